@@ -79,7 +79,7 @@ def _of_http() -> list[Declaration]:
 def _table(service: str, declared: list[Declaration]) -> str:
     head = ["| name | kind | unit | labels | what it is |", "| --- | --- | --- | --- | --- |"]
     rows = [
-        f"| `{each.name}` | {each.kind} | {each.unit} | {', '.join(f'`{label}`' for label in each.labels)} "
+        f"| `{each.name}` | {each.kind} | {each.unit} | {', '.join(f'`{label}`' for label in each.label_names)} "
         f"| {each.meaning.replace('|', chr(92) + '|')} |"
         for each in sorted(declared, key=lambda each: each.name)
     ]

@@ -55,7 +55,9 @@ CASES = {
         {"kakeya_router_lost_sessions_total": counter(quiet=20, rising=2, after=400)}, "10m", ("4m", "90m")
     ),
     "KakeyaInvariantViolated": Case(
-        {'kakeya_worker_invariant_violations_total{invariant="INV-1"}': "_x20 1x40 _x40"}, "6m", ("4m", "21m")
+        {'kakeya_worker_invariant_violations_total{invariant="inv1"}': counter(quiet=20, rising=1, after=400)},
+        "6m",
+        ("4m", "90m"),
     ),
     "KakeyaSlowRecovery": Case(histogram("kakeya_router_recovery_seconds", "5", "30"), "25m", ("8m", "60m")),
     "KakeyaCallsQueue": Case({"kakeya_queued_requests": "0x20 3x60 0x40"}, "12m", ("8m", "24m")),

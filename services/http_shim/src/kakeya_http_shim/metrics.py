@@ -6,7 +6,7 @@ import time
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kakeya_shared.metrics.meters import Buckets, Meters
+from kakeya_shared.metrics.meters import Buckets, Label, Meters
 
 _MACHINES_ROUTES = frozenset({"/healthz", "/readyz", "/health", "/ping", "/metrics"})
 """Asked every few seconds by machines."""
@@ -61,7 +61,9 @@ class Metrics:
             "kakeya_http_requests_total", "Requests that have ended.", "route", "method", "status"
         )
         self.rejected_requests = meters.counter(
-            "kakeya_http_rejected_requests_total", "Requests that got no place.", "reason"
+            "kakeya_http_rejected_requests_total",
+            "Requests that got no place.",
+            Label("reason", ("busy", "queue_full", "queue_timeout")),
         )
         self.disconnected_requests = meters.counter(
             "kakeya_http_disconnected_requests_total", "Requests whose client left before the end of its answer."
@@ -79,7 +81,7 @@ class Metrics:
         self.sessions = meters.counter(
             "kakeya_http_sessions_total",
             "Answers of chats, by what became of their session: continued, forked or new.",
-            "state",
+            Label("state", ("continued", "forked", "new")),
         )
         self.appended_tokens = meters.counter(
             "kakeya_http_appended_tokens_total", "Tokens that chats have added to their sessions.", unit="tokens"
@@ -90,7 +92,7 @@ class Metrics:
         self.failed_tags = meters.counter(
             "kakeya_http_failed_tags_total",
             "Places of conversations that could not be named, so that they are not found.",
-            "place",
+            Label("place", ("head", "answer_start", "answer_end")),
         )
 
     def count_session(self, state: str, num_appended: int, num_reused: int) -> None:

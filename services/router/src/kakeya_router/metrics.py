@@ -3,7 +3,7 @@
 Counters are this router's own: the sum over all routers is the runtime's.
 """
 
-from kakeya_shared.metrics.meters import Buckets, Meters
+from kakeya_shared.metrics.meters import Buckets, Label, Meters
 
 PREFIX = "kakeya_router"
 
@@ -110,45 +110,47 @@ class RouterMetrics:
             "kakeya_router_queue_wait_seconds",
             'Waits for a lane that are over: with one ("lane"), or without ("none"), as the call was refused, was too '
             "late, or has left.",
-            "got",
+            Label("got", ("lane", "none")),
             buckets=WAIT_SECONDS,
         )
         self.park_seconds = meters.histogram(
             "kakeya_router_park_seconds",
             'Sessions parked, by why: "request" of a client, "drain" of a worker, "room" for another session, or '
             '"idle" for as long as its client has allowed. The time is that of the snapshot before it, mostly.',
-            "reason",
+            Label("reason", ("request", "drain", "room", "idle")),
             buckets=LANE_SECONDS,
         )
         self.resume_seconds = meters.histogram(
             "kakeya_router_resume_seconds",
             'Sessions given a lane that had none, by why: "parked", or "recovery" in the middle of an operation.',
-            "reason",
+            Label("reason", ("parked", "recovery")),
             buckets=LANE_SECONDS,
         )
         self.recovery_seconds = meters.histogram(
             "kakeya_router_recovery_seconds",
             'Operations that had lost their lane and went on, by why: "worker" lost, "drain" of a worker, "lane" gone '
             'or not as on record, or what an earlier operation had left "unfinished". The time is the client\'s pause.',
-            "reason",
+            Label("reason", ("worker", "drain", "lane", "unfinished")),
             buckets=LANE_SECONDS,
         )
         self.move_seconds = meters.histogram(
             "kakeya_router_move_seconds",
             'Sessions moved to another worker ("moved"), and attempts that left them where they were ("kept").',
-            "outcome",
+            Label("outcome", ("moved", "kept")),
             buckets=LANE_SECONDS,
         )
         self.snapshot_seconds = meters.histogram(
             "kakeya_router_snapshot_seconds",
             'Snapshots that workers were asked to write: "written", or "failed".',
-            "outcome",
+            Label("outcome", ("written", "failed")),
             buckets=LANE_SECONDS,
         )
 
     def _declare_rest(self, meters: Meters) -> None:
         self.opened_sessions = meters.counter(
-            "kakeya_router_opened_sessions_total", 'Sessions that were made, "new" or as a "fork" of another.', "kind"
+            "kakeya_router_opened_sessions_total",
+            'Sessions that were made, "new" or as a "fork" of another.',
+            Label("kind", ("new", "fork")),
         )
         self.lost_workers = meters.counter("kakeya_router_lost_workers_total", "Workers whose lease has lapsed.")
         self.lost_sessions = meters.counter(
@@ -163,7 +165,7 @@ class RouterMetrics:
         self.invariant_violations = meters.counter(
             "kakeya_router_invariant_violations_total",
             "Sessions that have failed since their lane did not hold what it must, by invariant.",
-            "invariant",
+            Label("invariant", ("inv1", "inv2")),
         )
         self.redis_seconds = meters.histogram(
             "kakeya_router_redis_seconds",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from kakeya_shared.metrics.meters import Buckets, Meters
+from kakeya_shared.metrics.meters import Buckets, Label, Meters
 
 PREFIX = "kakeya_worker"
 
@@ -37,7 +37,7 @@ class WorkerMetrics:
         self.heartbeat_seconds = meters.histogram(
             "kakeya_worker_heartbeat_seconds",
             'Heartbeats, by what became of them: "answered", or "failed".',
-            "outcome",
+            Label("outcome", ("answered", "failed")),
             buckets=_HEARTBEAT_SECONDS,
         )
         self.lost_leases = meters.counter(
@@ -75,14 +75,14 @@ class WorkerMetrics:
         self.invariant_violations = meters.counter(
             "kakeya_worker_invariant_violations_total",
             "Lanes that did not hold what they must, and were freed, by invariant.",
-            "invariant",
+            Label("invariant", ("inv1", "inv2")),
         )
 
     def _declare_snapshots(self, meters: Meters) -> None:
         self.write_seconds = meters.histogram(
             "kakeya_worker_snapshot_write_seconds",
             'Snapshots copied, written and read back: "written", or "failed".',
-            "outcome",
+            Label("outcome", ("written", "failed")),
             buckets=_FILE_SECONDS,
         )
         self.written_bytes = meters.counter(
@@ -91,7 +91,7 @@ class WorkerMetrics:
         self.restore_seconds = meters.histogram(
             "kakeya_worker_restore_seconds",
             'Lanes restored from snapshots: "restored", or "failed".',
-            "outcome",
+            Label("outcome", ("restored", "failed")),
             buckets=_FILE_SECONDS,
         )
 

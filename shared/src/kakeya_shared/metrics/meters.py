@@ -5,6 +5,7 @@ docs/metrics.md is generated of all of them (`make docs`). The arithmetic and th
 prometheus_client's.
 """
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,6 +31,17 @@ class Buckets:
 
 
 @dataclass(frozen=True)
+class Label:
+    """A label all of whose few values are known: their series are there from the start, at 0.
+
+    Of one that begins with its first event Prometheus knows no number from before, and so misses that event.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Declaration:
     """What a meter is; `name` is whole, as a query spells it, and ends with the unit (and `_total`)."""
 
@@ -37,8 +49,18 @@ class Declaration:
     kind: Kind
     unit: str
     meaning: str
-    labels: tuple[str, ...]
+    labels: tuple[str | Label, ...]
     buckets: Buckets | None = None
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(label.name if isinstance(label, Label) else label for label in self.labels)
+
+    @property
+    def known_series(self) -> Iterable[tuple[str, ...]]:
+        """Values of all labels, where all of them are known."""
+        known = [label.values for label in self.labels if isinstance(label, Label)]
+        return itertools.product(*known) if known and len(known) == len(self.labels) else ()
 
 
 class Counter(prometheus_client.Counter):
@@ -87,15 +109,17 @@ class Meters:
             PlatformCollector(registry=self._registry)
             GCCollector(registry=self._registry)
 
-    def counter(self, name: str, meaning: str, *labels: str, unit: str = "") -> Counter:
+    def counter(self, name: str, meaning: str, *labels: str | Label, unit: str = "") -> Counter:
         """Declares one; `name` ends with `_total`."""
         return cast(Counter, self._made(Counter, Declaration(name, "counter", unit, meaning, labels)))
 
-    def gauge(self, name: str, meaning: str, *labels: str, unit: str = "") -> Gauge:
+    def gauge(self, name: str, meaning: str, *labels: str | Label, unit: str = "") -> Gauge:
         """Declares one."""
         return cast(Gauge, self._made(Gauge, Declaration(name, "gauge", unit, meaning, labels)))
 
-    def histogram(self, name: str, meaning: str, *labels: str, buckets: Buckets, unit: str = "seconds") -> Histogram:
+    def histogram(
+        self, name: str, meaning: str, *labels: str | Label, buckets: Buckets, unit: str = "seconds"
+    ) -> Histogram:
         """Declares one."""
         declaration = Declaration(name, "histogram", unit, meaning, labels, buckets)
         return cast(Histogram, self._made(Histogram, declaration, buckets=buckets.bounds))
@@ -121,7 +145,10 @@ class Meters:
         if not self.is_on:
             return _OFF
         options |= {"unit": declaration.unit, "registry": self._registry}
-        return kind(declaration.name, declaration.meaning, declaration.labels, **options)
+        meter = kind(declaration.name, declaration.meaning, declaration.label_names, **options)
+        for values in declaration.known_series:
+            meter.labels(*values)
+        return meter
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import threading
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from kakeya_shared.metrics.meters import Buckets, Meters
+from kakeya_shared.metrics.meters import Buckets, Label, Meters
 from tests.scrape import OPEN_METRICS, Exposition
 
 BUCKETS = Buckets((0.1, 1.0), "one below and one above")
@@ -40,7 +40,7 @@ def test_declarations_say_what_was_asked_for() -> None:
     meters.counter("toy_seen_total", "Seen.", "kind")
     meters.histogram("toy_wait_seconds", "Waited.", buckets=BUCKETS)
     first, second = meters.declarations
-    assert (first.name, first.kind, first.unit, first.meaning, first.labels) == (
+    assert (first.name, first.kind, first.unit, first.meaning, first.label_names) == (
         "toy_seen_total",
         "counter",
         "",
@@ -118,3 +118,14 @@ def test_what_one_refresh_sets_is_read_together() -> None:
         is_over.set()
         for other in others:
             other.join()
+
+
+def test_series_of_labels_that_are_known_are_there_before_the_first_event() -> None:
+    meters = Meters()
+    meters.counter("toy_seen_total", "Seen.", Label("kind", ("new", "old")))
+    meters.histogram("toy_seconds", "Took.", Label("a", ("x",)), Label("b", ("y", "z")), buckets=Buckets((1.0,), "one"))
+    meters.counter("toy_named_total", "Named.", "name", Label("kind", ("new",)))
+    text = meters.exposition()[0].decode()
+    for line in ('toy_seen_total{kind="old"} 0.0', 'toy_seconds_count{a="x",b="z"} 0.0'):
+        assert line in text
+    assert "toy_named_total{" not in text
