@@ -4,13 +4,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from kakeya_http_shim.answers import inference_span
 from kakeya_http_shim.middleware import request_span
+from tests.exported_spans import ExportedSpans
 from tests.unit.http_shim.served import eventually
 from tests.unit.http_shim.shim import COMPLETIONS, Shim
 from tests.unit.http_shim.shim import shim as serving_shim
@@ -19,31 +18,19 @@ from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 
 
-class Spans:
-    """Those that have ended."""
+class Spans(ExportedSpans):
+    """Those of requests and of answers."""
 
-    def __init__(self, exporter: InMemorySpanExporter) -> None:
-        self._exporter = exporter
-
-    async def only(self, name: str) -> ReadableSpan:
+    async def told(self, name: str) -> ReadableSpan:
         """Once it is there: a request may end after its answer."""
-        await eventually(lambda: bool(self._named(name)))
-        (span,) = self._named(name)
-        return span
-
-    def _named(self, name: str) -> list[ReadableSpan]:
-        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+        await eventually(lambda: bool(self.named(name)))
+        return self.only(name)
 
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(request_span, "_tracer", provider.get_tracer("test"))
-    monkeypatch.setattr(inference_span, "_tracer", provider.get_tracer("test"))
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
-    return Spans(exporter)
+    return Spans(monkeypatch, request_span, inference_span)
 
 
 @pytest.fixture
@@ -55,8 +42,8 @@ async def traced(spans: Spans, runtime: ScriptedRuntime, tokenizer_dir: Path) ->
 async def test_a_chat(traced: Shim, spans: Spans) -> None:
     traced.will_say("Hi")
     answer = await traced.chat(max_tokens=9, top_p=0.5, seed=7)
-    span = await spans.only("chat counter")
-    request = await spans.only("POST /v1/chat/completions")
+    span = await spans.told("chat counter")
+    request = await spans.told("POST /v1/chat/completions")
     assert span.parent is not None
     assert span.parent.span_id == request.context.span_id
     assert span.kind is SpanKind.CLIENT
@@ -85,7 +72,7 @@ async def test_the_latest_names_stand_in_the_place_of_the_older(
     monkeypatch.setenv(OPT_IN, "http, gen_ai_latest_experimental")
     traced.will_say("Hi")
     await traced.events()
-    told = dict((await spans.only("chat counter")).attributes or {})
+    told = dict((await spans.told("chat counter")).attributes or {})
     assert "gen_ai.system" not in told
     assert told["gen_ai.provider.name"] == "kakeya"
     assert told["gen_ai.request.stream"] is True
@@ -95,7 +82,7 @@ async def test_the_latest_names_stand_in_the_place_of_the_older(
 async def test_prompts_of_several_answers_count_once(traced: Shim, spans: Spans) -> None:
     traced.will_say("One", "Two", "Three", "Four")
     answer = await traced.complete(prompt=["a", "bc"], n=2)
-    told = dict((await spans.only("text_completion counter")).attributes or {})
+    told = dict((await spans.told("text_completion counter")).attributes or {})
     usage = answer.json()["usage"]
     assert told["gen_ai.usage.input_tokens"] == usage["prompt_tokens"]
     assert told["gen_ai.usage.output_tokens"] == usage["completion_tokens"]
@@ -106,7 +93,7 @@ async def test_prompts_of_several_answers_count_once(traced: Shim, spans: Spans)
 async def test_a_failure_says_its_reason_and_not_its_message(traced: Shim, spans: Spans) -> None:
     traced.runtime.before["Turn"].append(fails("NO_CAPACITY", says="secret"))
     assert (await traced.http.post(COMPLETIONS, json={"model": "counter", "prompt": "a"})).status_code == 429
-    span = await spans.only("text_completion counter")
+    span = await spans.told("text_completion counter")
     assert dict(span.attributes or {})["error.type"] == "NO_CAPACITY"
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, None)
 
@@ -114,13 +101,10 @@ async def test_a_failure_says_its_reason_and_not_its_message(traced: Shim, spans
 async def test_without_a_request_that_is_traced_nothing_is_recorded(
     shim: Shim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(inference_span, "_tracer", provider.get_tracer("test"))
+    spans = ExportedSpans(monkeypatch, inference_span)
     shim.will_say("Hi")
     assert (await shim.chat()).status_code == 200
-    assert not exporter.get_finished_spans()
+    assert spans.names == []
 
 
 @pytest.mark.parametrize(

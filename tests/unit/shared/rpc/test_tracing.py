@@ -8,12 +8,11 @@ from collections.abc import Generator
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import TracerProvider
 
 from kakeya_shared.errors.tree import Draining
 from kakeya_shared.rpc import trace_export, tracing
+from tests.exported_spans import ExportedSpans
 
 PROGRAM = """
 import json
@@ -85,31 +84,12 @@ def test_annotations_reach_a_recording_span(monkeypatch: pytest.MonkeyPatch) -> 
     assert dict(span.attributes or {}) == {"kakeya.token_count": 3}  # type: ignore[attr-defined]  # the SDK's span
 
 
-class Exported:
-    """The spans of this test, once they have ended."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._exporter = InMemorySpanExporter()
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-        monkeypatch.setattr(tracing, "_tracer", provider.get_tracer("test"))
-
-    def only(self, name: str) -> ReadableSpan:
-        (span,) = [span for span in self._exporter.get_finished_spans() if span.name == name]
-        return span
-
-    @property
-    def names(self) -> list[str]:
-        return [span.name for span in self._exporter.get_finished_spans()]
-
-
 @pytest.fixture
-def exported(monkeypatch: pytest.MonkeyPatch) -> Exported:
-    return Exported(monkeypatch)
+def exported(monkeypatch: pytest.MonkeyPatch) -> ExportedSpans:
+    return ExportedSpans(monkeypatch, tracing)
 
 
-def test_a_part_lies_in_its_call_and_has_our_attributes(exported: Exported) -> None:
+def test_a_part_lies_in_its_call_and_has_our_attributes(exported: ExportedSpans) -> None:
     with tracing.server_span("/a.B/C", ()) as call, tracing.part("placement", worker_id="w"):
         tracing.annotate(epoch=2)
     span = exported.only("placement")
@@ -119,7 +99,7 @@ def test_a_part_lies_in_its_call_and_has_our_attributes(exported: Exported) -> N
     assert span.status.is_unset
 
 
-def test_a_part_that_fails_says_its_reason_and_not_its_message(exported: Exported) -> None:
+def test_a_part_that_fails_says_its_reason_and_not_its_message(exported: ExportedSpans) -> None:
     with pytest.raises(Draining), tracing.part("placement"):
         raise Draining("a message that quotes what was said")
     with pytest.raises(KeyError), tracing.part("journal"):
@@ -129,7 +109,7 @@ def test_a_part_that_fails_says_its_reason_and_not_its_message(exported: Exporte
     assert not exported.only("journal").events
 
 
-def test_a_generator_that_is_left_has_not_failed(exported: Exported) -> None:
+def test_a_generator_that_is_left_has_not_failed(exported: ExportedSpans) -> None:
     def tokens() -> Generator[int, None, None]:
         with tracing.client_span("/a.B/Generate"):
             yield 1
@@ -141,7 +121,7 @@ def test_a_generator_that_is_left_has_not_failed(exported: Exported) -> None:
     assert exported.only("a.B/Generate").status.is_unset
 
 
-def test_what_follows_on_a_lost_call_has_a_link_to_it(exported: Exported) -> None:
+def test_what_follows_on_a_lost_call_has_a_link_to_it(exported: ExportedSpans) -> None:
     with tracing.client_span("/a.B/Generate", "[::1]:7000"):
         lost = tracing.here()
     with tracing.part("recovery", (lost,)), tracing.client_span("/a.B/Stop", "unix:/x", (lost, tracing.here())):
@@ -156,7 +136,7 @@ def test_what_follows_on_a_lost_call_has_a_link_to_it(exported: Exported) -> Non
     assert [each.get("server.port") for each in addresses] == [7000, None, 7000]
 
 
-def test_what_was_only_timed_is_told_when_it_is_over(exported: Exported) -> None:
+def test_what_was_only_timed_is_told_when_it_is_over(exported: ExportedSpans) -> None:
     now, now_ns = time.perf_counter(), time.time_ns()
     with tracing.server_span("/a.B/C", ()):
         tracing.past("prefill", now - 3.0, now - 1.0, chunks=4)
