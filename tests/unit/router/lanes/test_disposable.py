@@ -116,6 +116,14 @@ async def test_who_does_not_wait_takes_such_a_lane_too(stack: Stack, client: Cli
     assert await state(client, held) == "OPEN"
 
 
+async def test_a_worker_that_had_no_lane_is_asked_again_once_room_is_made(stack: Stack, client: Client) -> None:
+    worker = await stack.worker(client, num_lanes=2)
+    disposable = await answered(client)
+    worker.lanes["no-session"] = worker.lanes[disposable]  # one that no ledger knows of
+    assert (await client.session()) in worker.lanes
+    assert await is_gone(client, disposable)
+
+
 async def test_whose_lane_is_taken_by_another_first_makes_room_once_more(
     stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

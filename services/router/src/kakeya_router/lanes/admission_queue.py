@@ -237,5 +237,5 @@ class AdmissionQueue:
 
 async def _make_room(waiter: Waiter, idle_lanes: IdleLanes, turns: Mapping[PoolName, Collection[WorkerId]]) -> None:
     if await idle_lanes.make_room(waiter.wanted.caller.tenant, turns, spared=waiter.wanted.source_id):
-        waiter.paused = dict.fromkeys(waiter.paused, 0.0)  # what a worker said before that is of no account
+        waiter.room_is_made()
         waiter.wake()

@@ -155,7 +155,9 @@ class Search:
         for _ in range(_MOST_LOOKS):
             if isinstance(found, SourceChanged):
                 waiter.wanted = await seeker.renewed(waiter.wanted, is_stranded=False)
-            elif not (isinstance(found, NoCapacity) and await self._makes_room(waiter.wanted, workers)):
+            elif isinstance(found, NoCapacity) and await self._makes_room(waiter.wanted, workers):
+                waiter.room_is_made()
+            else:
                 break
             workers = await self._workers(waiter.wanted.pools)
             found = await self._try_all(seeker, waiter, workers)

@@ -87,6 +87,10 @@ class Waiter:
         """
         return any(self.turns.values()) and self.queued_in <= self.turns.keys()
 
+    def room_is_made(self) -> None:
+        """What a worker said before that is of no account."""
+        self.paused = dict.fromkeys(self.paused, 0.0)
+
     def may_try(self, incarnation: Incarnation, now: float) -> bool:
         return incarnation not in self.refused and self.paused.get(incarnation, 0.0) <= now
 
