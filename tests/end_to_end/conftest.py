@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def own_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """XDG and temporary directories of the tests' own; a stack that is killed hard leaves its temporary one."""
+    """XDG and temporary directories of a module's own; a stack that is killed hard leaves its temporary one."""
     home = tmp_path_factory.mktemp("home")
     (home / "tmp").mkdir()
     with pytest.MonkeyPatch.context() as patch:

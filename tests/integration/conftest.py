@@ -1,6 +1,7 @@
 """The runtime that most integration tests share; a test that breaks something makes its own."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,19 +12,22 @@ from tests.integration.processes import PATIENT, Runtime, runtime
 from tests.random_checkpoint import save_random_checkpoint
 
 
-@pytest.fixture(scope="session", autouse=True)
-def lasting_leases() -> Iterator[None]:
-    """What is to lapse, a test has lapse (`Runtime.lapse`)."""
+@contextmanager
+def as_here() -> Iterator[None]:
+    """Services begin as forks, and their routers are patient: what is to lapse, a test has lapse (`Runtime.lapse`).
+
+    For a module at a time: what is set for a session reaches tests of other folders that come after these.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name, value in PATIENT.items():
             patch.setenv(name, value)
+        patch.setattr(Runtime, "forks", True)
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def forked_services() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Runtime, "forks", True)
+@pytest.fixture(scope="module", autouse=True)
+def _as_here() -> Iterator[None]:
+    with as_here():
         yield
 
 
@@ -35,7 +39,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def shared_runtime(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     """Two workers of eight lanes each."""
-    with runtime(model, tmp_path_factory.mktemp("logs")) as made:
+    with ExitStack() as stack:
+        with as_here():
+            made = stack.enter_context(runtime(model, tmp_path_factory.mktemp("logs")))
         yield made
 
 
@@ -48,5 +54,7 @@ async def client(shared_runtime: Runtime) -> AsyncIterator[kakeya.AsyncClient]:
 @pytest.fixture(scope="session")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpStack]:
     """The stack that most tests of HTTP share; a test that breaks something mends it."""
-    with http_stack(tmp_path_factory.mktemp("http")) as made:
+    with ExitStack() as stack:
+        with as_here():
+            made = stack.enter_context(http_stack(tmp_path_factory.mktemp("http")))
         yield made
