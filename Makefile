@@ -14,8 +14,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
-        test-heavy test-versions test-conformance test-clients test-loops test-agents test-ui test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-router bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        bench-admission bench-router bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,6 +146,9 @@ build/ui/.installed: tests/ui/package.json
 	$(PIP) playwright
 	@touch $@
 
+test-metrics: install ## at each scrape of a load the sums of live bytes agree, over router, workers, lanes and sessions (LOAD_SECONDS=300)
+	KAKEYA_TEST_LOAD_SECONDS=$(or $(LOAD_SECONDS),300) $(BIN)/python -m pytest -rP tests/integration/test_metrics.py -k total_is_what
+
 test-ui: install build/ui/.installed ## Chromium drives the live page: chats, branches, a reload in mid-stream, 1,000 turns (minutes; needs chromium; UI_TURNS=N, UI_PICTURES=DIR)
 	KAKEYA_TEST_AXE=build/ui/node_modules/axe-core/axe.min.js KAKEYA_TEST_UI_TURNS=$(or $(UI_TURNS),1000) KAKEYA_TEST_UI_PICTURES=$(UI_PICTURES) \
 	  $(BIN)/python -m pytest -m heavy --timeout 3600 tests/ui $(TEST_FLAGS)
@@ -225,6 +228,10 @@ bench-admission: install ## what keys, quotas and the queue cost a call (JSON=FI
 
 bench-router: install ## what a call costs the router, beside that of another commit, by processor time (BASE=COMMIT, PAIRS=12, JSON=FILE; 10 minutes)
 	@$(BIN)/python -m tests.benchmarks.calls.router_cost $(if $(BASE),--base '$(BASE)') $(if $(PAIRS),--pairs $(PAIRS)) \
+	  $(if $(JSON),--json '$(JSON)')
+
+bench-watched: install ## what metrics and traces cost: decode throughput, and the router's processor time a token (PAIRS=20, JSON=FILE; 15 minutes)
+	@$(BIN)/python -m tests.benchmarks.calls.watched_cost $(if $(PAIRS),--pairs $(PAIRS) --routers $(PAIRS)) \
 	  $(if $(JSON),--json '$(JSON)')
 
 bench-http: install ## what the HTTP shim adds to an answer, beside the gRPC SDK (JSON=FILE)

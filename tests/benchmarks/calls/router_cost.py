@@ -18,7 +18,7 @@ import tarfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,23 +141,26 @@ async def compare(made: Sequence[Runtime], num_groups: int, on_group: Callable[[
 
 
 def measured(
-    pythons: Sequence[Path], directory: Path, num_pairs: int, num_groups: int, on_group: Callable[[str], None]
+    kinds: Sequence[Kind], directory: Path, num_pairs: int, num_groups: int, on_group: Callable[[str], None]
 ) -> Iterator[Pair]:
-    """One pair after the other; every second one begins with the other router."""
+    """One pair after the other; every second one begins with the other router. The hashes of both are the same."""
     for number in range(num_pairs):
-        # The hashes of both are the same. Nothing of this tree may be found where another was installed.
-        environment = {"PYTHONHASHSEED": str(number), "PYTHONPATH": ""}
-        kinds = [Kind(name, (), environment, str(python)) for name, python in zip(SIDES, pythons, strict=True)]
+        seeded = [replace(kind, environment={**kind.environment, "PYTHONHASHSEED": str(number)}) for kind in kinds]
         in_order = number % 2 == 0
         with (
-            side_by_side.routers(kinds, directory, in_order=in_order) as made,
+            side_by_side.routers(seeded, directory, in_order=in_order) as made,
             worker_without_model.joining(made),
         ):
             yield asyncio.run(compare(made, num_groups, on_group, in_order=in_order))
 
 
-def figures(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
-    """By call: processor time and p50 in milliseconds, the ratio of the former with its interval, by pair too."""
+def figures(pairs: Sequence[Pair], names: Sequence[str] = SIDES, bound: float = BOUND) -> dict[str, dict[str, Any]]:
+    """By call: processor time and p50 in milliseconds, the ratio of the former with its interval, by pair too.
+
+    Args:
+        names: of the two sides.
+        bound: of the ratio.
+    """
     found = {}
     for name in CALLS:
         num_calls = [[len(side.seconds[name]) for side in pair] for pair in pairs]
@@ -166,12 +169,12 @@ def figures(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
         logarithms = np.log(cpu[:, 1] / cpu[:, 0])
         ratio = intervals.of_mean(logarithms.tolist())
         found[name] = {
-            "cpu_ms": dict(zip(SIDES, (cpu.mean(axis=0) * 1e3).tolist(), strict=True)),
+            "cpu_ms": dict(zip(names, (cpu.mean(axis=0) * 1e3).tolist(), strict=True)),
             "ratio": float(np.exp(ratio.estimate)),
             "interval_95": [float(np.exp(end)) for end in (ratio.low, ratio.high)],
             "ratio_by_pair": np.exp(logarithms).tolist(),
-            "bound": BOUND,
-            "wall_p50_ms": dict(zip(SIDES, (wall.mean(axis=0) * 1e3).tolist(), strict=True)),
+            "bound": bound,
+            "wall_p50_ms": dict(zip(names, (wall.mean(axis=0) * 1e3).tolist(), strict=True)),
         }
     return found
 
@@ -189,8 +192,11 @@ def measure(settings: RouterSettings, stage: Stage) -> Found:
     commit = commit_of(settings.base)
     stage.show(0.0, f"installing the routers of {commit[:12]} and of this tree")
     trees = {"base": extracted(commit, stage.directory / "tree"), "here": ROOT}
-    pythons = [installed(tree, stage.directory / name) for name, tree in trees.items()]
+    # Nothing of this tree may be found where another was installed.
+    kinds = [
+        Kind(name, (), {"PYTHONPATH": ""}, str(installed(tree, stage.directory / name))) for name, tree in trees.items()
+    ]
     step = stage.steps(settings.pairs * num_groups, start=0.1)
-    found = figures([*measured(pythons, stage.directory, settings.pairs, num_groups, step)])
+    found = figures([*measured(kinds, stage.directory, settings.pairs, num_groups, step)])
     numbers = {"base": commit, "pairs": settings.pairs, "calls_per_pair": num_groups * GROUP}
     return {**numbers, **found}, verdicts(found)

@@ -1,16 +1,16 @@
-"""Slices of `make bench-router`, `make bench-http` and `make bench-request`, without what they say about time: other
-tests may run beside.
+"""Slices of the benches of calls (`make bench-router`, `bench-watched`, `bench-http` and `bench-request`), without what
+they say about time: other tests may run beside.
 """
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
 
 from kakeya_bench.rivals.command import CommandFailed
-from tests.benchmarks.calls import http_overhead, request_cost, router_cost
-from tests.benchmarks.calls.router_cost import CALLS, GROUP, Pair, Side
+from tests.benchmarks.calls import http_overhead, request_cost, router_cost, side_by_side, watched_cost
+from tests.benchmarks.calls.router_cost import CALLS, GROUP, SIDES, Pair, Side
+from tests.integration.otlp_receiver import otlp_receiver
 
 linux = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="another process's clock is read on Linux")
 
@@ -34,6 +34,18 @@ def test_the_verdict_is_the_upper_end_of_the_interval() -> None:
     assert found["AppendTokens"]["wall_p50_ms"] == pytest.approx({"base": 2.0, "here": 2.0})
 
 
+def test_to_be_watched_is_judged_by_the_upper_end_of_the_median() -> None:
+    found = watched_cost.compared([(1e-3, 1.005e-3)] * 3, "metrics", 1.01)
+    assert found["us_a_token"] == pytest.approx({"unwatched": 1000.0, "metrics": 1005.0})
+    assert found["interval_95"] == pytest.approx([1.005, 1.005])
+    of_router = watched_cost.of_routers([_pair(1.0), _pair(1.0), _pair(1.1)], "metrics", 1.02)
+    assert of_router["ratio"] == pytest.approx(1.0)
+    assert of_router["interval_95"][1] == pytest.approx(1.1)
+    assert of_router["us_a_token"]["unwatched"] == pytest.approx(1e6 * 0.01 / GROUP / router_cost.NUM_GENERATED)
+    judged = watched_cost.verdicts({"decoding": found, "router": of_router})
+    assert [verdict.outcome for verdict in judged] == ["passed", "failed"]
+
+
 def test_what_is_no_commit_is_said() -> None:
     with pytest.raises(CommandFailed, match="'no-such-commit' is no commit"):
         router_cost.commit_of("no-such-commit")
@@ -42,8 +54,8 @@ def test_what_is_no_commit_is_said() -> None:
 @linux
 @pytest.mark.heavy
 def test_both_routers_are_measured(tmp_path: Path) -> None:
-    python = Path(sys.executable)
-    (pair,) = router_cost.measured([python, python], tmp_path, num_pairs=1, num_groups=2, on_group=print)
+    kinds = [side_by_side.Kind(name) for name in SIDES]
+    (pair,) = router_cost.measured(kinds, tmp_path, num_pairs=1, num_groups=2, on_group=print)
     for side in pair:
         for name in CALLS:
             assert len(side.seconds[name]) == 2 * GROUP
@@ -69,3 +81,16 @@ def test_the_processor_time_of_requests_is_measured(tmp_path: Path) -> None:
         found = request_cost.measured(made, 2, 10, print)
     assert {name: len(each) for name, each in found.items()} == {"shim": 2, "router": 2}
     assert all(milliseconds > 0.0 for each in found.values() for milliseconds in each)
+
+
+@pytest.mark.heavy
+async def test_watched_and_unwatched_runtimes_answer_in_turn(tmp_path: Path) -> None:
+    with otlp_receiver() as receiver:
+        kinds = watched_cost.kinds(receiver)
+        sides = [kinds[watched_cost.UNWATCHED], kinds["traces"]]
+        with watched_cost.whole_runtimes(sides, tmp_path) as made:
+            assert "none" in {each.metrics for each in made[0].routers}
+            pairs = await watched_cost.decoded(made, 2, 2, 0.05, print)
+    assert len(pairs) == 2
+    assert min(seconds for pair in pairs for seconds in pair) > 0.0
+    assert {span.service for span in receiver.spans} == {"kakeya-router", "kakeya-worker"}
