@@ -10,7 +10,7 @@ from kakeya_http_shim import metrics as http
 from kakeya_router import metrics as router
 from kakeya_router.workers.fleet_gauges import FleetGauges
 from kakeya_shared.metrics.meters import Buckets, Declaration, Meters
-from kakeya_shared.rpc.call_meters import CallMeters
+from kakeya_shared.rpc.served_calls import CallMeters
 from kakeya_worker import metrics as worker
 from kakeya_worker.engine.gauges import SlabGauges
 from kakeya_worker.joining.heartbeat_gauges import HeartbeatGauges

@@ -1,8 +1,9 @@
 """The logs of services that run within a test's own process."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import structlog
 
@@ -24,3 +25,8 @@ def logs_as_they_were() -> Iterator[None]:
         root.setLevel(level)
         structlog.configure(**config)
         structlog.contextvars.clear_contextvars()
+
+
+def beside_calls(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What is logged but the one line of each call that has ended."""
+    return [line for line in lines if line["event"] != "call"]

@@ -9,6 +9,7 @@ import grpc
 
 from kakeya_shared.errors.tree import NoCapacity
 from kakeya_shared.rpc.rpc_boundary import Context
+from kakeya_shared.rpc.served_calls import tell
 from kakeya_shared.rpc.server import RpcServer
 from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.v1 import runtime_pb2 as pb
@@ -34,6 +35,7 @@ class Toy(RuntimeServiceServicer):
         if request.session_id == "slow":
             self.sleeping = asyncio.current_task()
             await asyncio.sleep(60)
+        tell(history_length=7)
         return pb.CloseSessionResponse(final_history_length=7)
 
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:

@@ -13,7 +13,7 @@ def main(argv: list[str]) -> int:
     from kakeya_shared.process import service_process
 
     settings = HttpSettings.parse(without_launcher_flags(argv))
-    return service_process.run("http", settings.log_level, lambda stop: serve(settings, stop))
+    return service_process.run("http", settings.log_level, lambda stop: serve(settings, stop), settings.log_format)
 
 
 def without_launcher_flags(argv: list[str]) -> list[str]:

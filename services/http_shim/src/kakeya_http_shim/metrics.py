@@ -138,7 +138,8 @@ class CountRequests:
         if course.is_abandoned:
             self._metrics.disconnected_requests.inc()
         log = _log.debug if route in _MACHINES_ROUTES else _log.info
-        log("request", route=route, method=method, status=course.status or "500", seconds=round(seconds, 4))
+        told = {"route": route, "method": method, "status": course.status or "500", "seconds": round(seconds, 4)}
+        log("request", **told, **scope.get("state", {}).get("facts", {}))
 
 
 class _Course:

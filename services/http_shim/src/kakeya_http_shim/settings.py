@@ -32,7 +32,7 @@ class HttpSettings(HttpLimitSettings):
             "keep_alive_comment_seconds connection_idle_seconds max_connections"
         ),
         "deprecation": "deprecated_since sunset successor",
-        "the process": "log_level shutdown_grace_seconds",
+        "the process": "shutdown_grace_seconds",
     }
     EXAMPLES: ClassVar[Sequence[str]] = (
         "kakeya http",
@@ -183,9 +183,6 @@ class HttpSettings(HttpLimitSettings):
     )
     successor: str = setting(
         "", "what to use then, said in every answer (Link, rel=successor-version)", unit="URL", reason="none"
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "the least level that is logged", reason="one line for each request"
     )
     shutdown_grace_seconds: float = setting(
         10.0,

@@ -10,4 +10,4 @@ def main(argv: list[str]) -> int:
     from kakeya_shared.process import service_process
 
     settings = RouterSettings.parse(argv)
-    return service_process.run("router", settings.log_level, lambda stop: serve(settings, stop))
+    return service_process.run("router", settings.log_level, lambda stop: serve(settings, stop), settings.log_format)

@@ -19,8 +19,8 @@ from kakeya_shared.metrics.exposition import Exposition, ExpositionError
 from kakeya_shared.plugins import PluginError
 from kakeya_shared.process.bulletin import cancelled
 from kakeya_shared.process.service_process import StartError
-from kakeya_shared.rpc.call_meters import CallMeters
 from kakeya_shared.rpc.metric_export import MetricExport
+from kakeya_shared.rpc.served_calls import CallMeters
 from kakeya_shared.rpc.server import BindError, RpcServer
 from kakeya_shared.rpc.tls import TlsError
 from kakeya_shared.settings.addresses import NOWHERE, HostPort

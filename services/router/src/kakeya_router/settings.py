@@ -44,7 +44,7 @@ class RouterSettings(KeptSettings):
         "recovery": "operation_lease_seconds journal_tokens recovery_seconds lost_retention_seconds",
         "limits of requests": "max_append_tokens max_generate_tokens max_history_tokens max_label_bytes",
         "limits of calls": "max_calls max_calls_per_tenant",
-        "the process": "log_level shutdown_grace_seconds",
+        "the process": "shutdown_grace_seconds",
     }
     EXAMPLES: ClassVar[Sequence[str]] = (
         "kakeya router --bind 0.0.0.0:50051 --tls-cert router.pem --tls-key router.key --auth keys",
@@ -230,9 +230,6 @@ class RouterSettings(KeptSettings):
         "model of a session that names none",
         reason="the only one that is served, if it is the only one",
         metavar="MODEL",
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "the least level that is logged", reason="one line for each session's begin and end"
     )
     shutdown_grace_seconds: float = seconds(
         10.0,

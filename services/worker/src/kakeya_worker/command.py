@@ -10,4 +10,4 @@ def main(argv: list[str]) -> int:
     settings = WorkerSettings.parse(argv)
     from kakeya_worker.program import serve  # not before: `kakeya --help` must not wait for gRPC and numpy
 
-    return service_process.run("worker", settings.log_level, lambda stop: serve(settings, stop))
+    return service_process.run("worker", settings.log_level, lambda stop: serve(settings, stop), settings.log_format)

@@ -18,9 +18,9 @@ from kakeya_shared.contract import labels
 from kakeya_shared.metrics.exposition import Exposition, ExpositionError
 from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.process.service_process import StartError
-from kakeya_shared.rpc.call_meters import CallMeters
 from kakeya_shared.rpc.metric_export import MetricExport
 from kakeya_shared.rpc.otlp import METRICS
+from kakeya_shared.rpc.served_calls import CallMeters
 from kakeya_shared.rpc.server import BindError, RpcServer
 from kakeya_shared.rpc.tls import TlsError, client_tls
 from kakeya_shared.settings.addresses import NOWHERE, HostPort, is_loopback, parse_list

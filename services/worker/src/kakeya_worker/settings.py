@@ -42,7 +42,7 @@ class WorkerSettings(RpcServerSettings):
         "steps": "chunk_tokens step_tokens step_milliseconds threads",
         "snapshots": "snapshots snapshot_sweep_seconds",
         "routers": "bind advertise join token token_file router_ca worker_id pool",
-        "the process": "log_level shutdown_grace_seconds",
+        "the process": "shutdown_grace_seconds",
     }
     EXAMPLES: ClassVar[Sequence[str]] = (
         "kakeya worker --model kakeya-nano --join 127.0.0.1:50051",
@@ -187,9 +187,6 @@ class WorkerSettings(RpcServerSettings):
         unit="seconds",
         reason="within Docker's 10",
         ge=0,
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "least severe log line", reason="one line an event"
     )
 
     @model_validator(mode="after")

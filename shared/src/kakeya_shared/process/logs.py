@@ -1,11 +1,16 @@
-"""structlog: one JSON object a line on standard error, with trace and session ids, never token contents."""
+"""structlog: one line an event on standard error, with trace and session ids, never token contents."""
 
 import logging
+import os
 import sys
+from typing import Literal
 
 import structlog
 from opentelemetry import trace
 from structlog.typing import EventDict, WrappedLogger
+
+LogFormat = Literal["auto", "json", "console"]
+"""Of a line: an object of JSON, or what people read; auto: by whether standard error is a terminal."""
 
 # What is in a stranger's headers, or when a client hangs up, must not fill the log.
 _OF_HEADERS = ("opentelemetry.baggage", "opentelemetry.trace")
@@ -20,8 +25,8 @@ def _add_trace_ids(_logger: WrappedLogger, _method: str, event: EventDict) -> Ev
     return event
 
 
-def configure(service: str, level: str = "info") -> None:
-    """Sends the logs of this process, other libraries' included, to standard error as JSON lines."""
+def configure(service: str, level: str = "info", form: LogFormat = "json") -> None:
+    """Sends the logs of this process, other libraries' included, to standard error."""
     threshold = logging.getLevelNamesMapping()[level.upper()]
 
     def add_service(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -48,12 +53,20 @@ def configure(service: str, level: str = "info") -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer(),
+                _renderer(form, sys.stderr.isatty()),
             ],
         )
     )
     logging.basicConfig(handlers=[handler], level=max(threshold, logging.INFO), force=True)
     _keep_strangers_out()
+
+
+def _renderer(form: LogFormat, is_terminal: bool) -> structlog.typing.Processor:
+    if form == "json" or (form == "auto" and not is_terminal):
+        return structlog.processors.JSONRenderer()
+    return structlog.dev.ConsoleRenderer(
+        colors=is_terminal and not os.environ.get("NO_COLOR"), exception_formatter=structlog.dev.plain_traceback
+    )
 
 
 def _keep_strangers_out() -> None:

@@ -24,14 +24,19 @@ class StartError(Exception):
     """The service cannot start as it is configured; the message is one line that says why."""
 
 
-def run(service: str, log_level: str, program: Callable[[asyncio.Event], Awaitable[None]]) -> int:
+def run(
+    service: str,
+    log_level: str,
+    program: Callable[[asyncio.Event], Awaitable[None]],
+    log_format: logs.LogFormat = "json",
+) -> int:
     """Runs `program(stop)` with logs and tracing set up; `stop` is set by SIGINT or SIGTERM.
 
     Returns:
         The process's exit status: 0, EXIT_CONFIG after a StartError, whose message is the last line printed, or
         EXIT_FAILURE where the system refuses something that nobody has foreseen, which is logged.
     """
-    logs.configure(service, log_level)
+    logs.configure(service, log_level, log_format)
     try:
         otlp.METRICS.check()
         trace_export.configure(service)

@@ -22,7 +22,7 @@ from kakeya_shared.errors import error_details
 from kakeya_shared.errors.tree import Internal, InvalidField, KakeyaError
 from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.rpc import tracing
-from kakeya_shared.rpc.call_meters import CallMeters, ServedCall
+from kakeya_shared.rpc.served_calls import CallMeters, ServedCall
 
 _log = structlog.get_logger()
 
@@ -182,6 +182,7 @@ def _stream(served: Served, behaviour: StreamBehaviour) -> UnaryBehaviour:
                 async with aclosing(behaviour(request, context)) as responses:  # type: ignore[type-var]
                     async for response in responses:
                         await _write(context, response)
+                        course.call.num_responses += 1
             except (Exception, asyncio.CancelledError) as error:
                 await _abort(course, context, error)
 

@@ -9,8 +9,8 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from kakeya_shared.rpc.call_meters import CallMeters
 from kakeya_shared.rpc.rpc_boundary import Context, Guard, RpcBoundary
+from kakeya_shared.rpc.served_calls import CallMeters
 from kakeya_shared.rpc.tls import ServerTls, TlsError
 from kakeya_shared.settings.addresses import HostPort
 from kakeya_shared.settings.service import RpcServerSettings

@@ -18,8 +18,11 @@ from kakeya_shared.errors.tree import KakeyaError
 Metadata = tuple[tuple[str, str], ...]
 Value = str | int | float
 
-# Heartbeats, once a second from every worker, are part of no request; acknowledgements come every few tokens.
-_UNTRACED = frozenset({"/kakeya.worker.v1.RegistryService/Heartbeat", "/kakeya.worker.v1.VerifierService/Acknowledge"})
+BESIDE_REQUESTS = frozenset(
+    {"/kakeya.worker.v1.RegistryService/Heartbeat", "/kakeya.worker.v1.VerifierService/Acknowledge"}
+)
+"""Calls that have no span: heartbeats, once a second from every worker, are part of no request; acknowledgements come
+every few tokens."""
 
 _tracer = trace.get_tracer("kakeya")
 
@@ -33,7 +36,7 @@ def rpc_attributes(method: str) -> dict[str, str]:
 @contextmanager
 def server_span(method: str, metadata: Metadata) -> Iterator[Span]:
     """The span of one served call, child of the caller's, current inside; none where there would be too many."""
-    if method in _UNTRACED:
+    if method in BESIDE_REQUESTS:
         yield INVALID_SPAN
         return
     texts = {key: value for key, value in metadata if isinstance(value, str)}

@@ -7,7 +7,7 @@ docs/configuration.md is generated from the classes (`make docs`).
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
@@ -122,10 +122,14 @@ def _whole(argv: list[str]) -> list[str]:
 
 
 class ListenerSettings(ServiceSettings):
-    """Base of the settings of a service that listens: who may reach it, and TLS. Subclasses have a field `bind`."""
+    """Base of the settings of a service that listens: who may reach it, TLS, and its log.
+
+    Subclasses have a field `bind`.
+    """
 
     GROUPS: ClassVar[Mapping[str, str]] = {
         "who may connect": "insecure tls_cert tls_key tls_client_ca",
+        "the process": "log_level log_format",
     }
     insecure: bool = setting(
         False,
@@ -141,6 +145,14 @@ class ListenerSettings(ServiceSettings):
         "certificate authorities in PEM: clients must present a certificate of theirs (mTLS)",
         unit="file",
         reason="none, clients need no certificate",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "the least level that is logged", reason="one line for each call and each event"
+    )
+    log_format: Literal["auto", "json", "console"] = setting(
+        "auto",
+        "how a line of the log is written",
+        reason="console, for people, where standard error is a terminal; else json, which programs read",
     )
     if TYPE_CHECKING:
         bind: Address

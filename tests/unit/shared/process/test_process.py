@@ -1,6 +1,7 @@
 """Logs and the life of a service, each in a process of its own."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -38,19 +39,19 @@ async def program(stop):
     await stop.wait()
     print("stopping", flush=True)
 
-sys.exit(service_process.run("sample", "info", program))
+sys.exit(service_process.run("sample", "info", program, sys.argv[2]))
 """
 
 
-def _start(mode: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, mode], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def _start(mode: str, form: str = "json", errors: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROGRAM, mode, form]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
+@pytest.mark.parametrize("form", ["json", "auto"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_service_runs_until_a_signal_and_logs_json(number: signal.Signals) -> None:
-    process = _start("run")
+def test_a_service_runs_until_a_signal_and_logs_json(number: signal.Signals, form: str) -> None:
+    process = _start("run", form)
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
     process.send_signal(number)
@@ -63,6 +64,42 @@ def test_a_service_runs_until_a_signal_and_logs_json(number: signal.Signals) -> 
     assert (theirs["event"], theirs["level"]) == ("theirs 1", "warning")
     assert "trace_id" not in theirs
     assert "ValueError: bad" in caught["exception"]
+
+
+def lines_for_people(errors: str) -> list[str]:
+    return [line for line in errors.splitlines() if line.startswith("20")]
+
+
+def test_people_read_lines_of_their_own() -> None:
+    _, errors = _start("refuse", "console").communicate(timeout=60)
+    ours, theirs, caught = lines_for_people(errors)
+    assert ours.split()[1:4] == ["[info", "]", "ours"]
+    assert "session_id=tiny.x" in ours
+    assert "theirs 1" in theirs
+    assert "caught" in caught
+    assert "ValueError: bad" in errors
+    assert "\x1b" not in errors, "colours are for terminals"
+
+
+@pytest.mark.parametrize(("variables", "has_colours"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_on_a_terminal_a_line_is_for_people(
+    variables: dict[str, str], has_colours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        process = _start("refuse", "auto", errors=theirs)
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # so a terminal ends on Linux
+            while part := terminal.read(65536):
+                said += part
+        process.communicate(timeout=60)
+    assert (b"\x1b[" in said) == has_colours
+    assert b"no such model" in said
+    assert b'"event"' not in said
 
 
 @pytest.mark.usefixtures("_logging_restored")

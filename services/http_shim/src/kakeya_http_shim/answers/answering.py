@@ -53,16 +53,19 @@ class Answering:
                 reply.headers.setdefault(SESSION_HEADER, event.said.header)
                 if index == 0:  # the others are forks of its session
                     self.metrics.count_session(event.said.state, event.said.num_appended, event.said.num_reused)
+                    reply.facts["session_id"] = event.said.session_id
             if not isinstance(event, Opened) and index not in first_at:
                 first_at[index] = now
                 self.metrics.time_to_first_token.observe(now - began_at)
             if isinstance(event, Ended):
-                self._count(event, now - first_at[index])
+                self._count(event, now - first_at[index], reply.facts)
             yield index, event
 
-    def _count(self, ended: Ended, seconds: float) -> None:
+    def _count(self, ended: Ended, seconds: float, facts: dict[str, str | int]) -> None:
         """Of an answer that took so long from its first token on."""
         spent = ended.spent
+        for name, number in (("prompt_tokens", spent.num_prompt_tokens), ("completion_tokens", spent.num_tokens)):
+            facts[name] = int(facts.get(name, 0)) + number
         self.metrics.prompt_tokens.inc(spent.num_prompt_tokens)
         self.metrics.completion_tokens.inc(spent.num_tokens)
         if spent.num_tokens > 1:

@@ -38,6 +38,12 @@ class Reply:
         self.headers: dict[str, str] = {}
 
     @property
+    def facts(self) -> dict[str, str | int]:
+        """What the request's line in the log says beside: counts and ids, never what was said."""
+        facts: dict[str, str | int] = self._scope.setdefault("state", {}).setdefault("facts", {})
+        return facts
+
+    @property
     def silent_seconds(self) -> float:
         """Since the stream last said something."""
         return asyncio.get_running_loop().time() - self._last_sent_at

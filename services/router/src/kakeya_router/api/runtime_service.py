@@ -29,6 +29,7 @@ from kakeya_router.store.session_record import LaneState, SessionRecord, State
 from kakeya_router.store.sessions.session_store import Glance, SessionStore
 from kakeya_shared.rpc import tracing
 from kakeya_shared.rpc.rpc_boundary import Context
+from kakeya_shared.rpc.served_calls import tell
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 
@@ -84,7 +85,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                 async for event in events:
                     if isinstance(event, Begun):
                         await context.send_initial_metadata(((OP_ID_KEY, event.op_id),))
-                        tracing.annotate(op_id=event.op_id)
+                        tell(op_id=event.op_id)
                     else:
                         yield generates.to_client(event)
                     if isinstance(event, Ended):
@@ -100,7 +101,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                     elif isinstance(event, Held):
                         _observe(event.record.session_id)
                         await context.send_initial_metadata(((OP_ID_KEY, event.op_id),))
-                        tracing.annotate(op_id=event.op_id)
+                        tell(op_id=event.op_id)
                         found = event.searched.message() if event.searched else None
                         yield api.TurnResponse(session=session_messages.created(event.record), found=found)
                     else:
@@ -117,7 +118,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                 session_id = callers.check_issued(request.session_id)
                 _observe(session_id)
                 final_length = await self._sessions.close(session_id, own=True)
-        tracing.annotate(history_length=final_length)
+        tell(history_length=final_length)
         return api.CloseSessionResponse(final_history_length=final_length)
 
     async def GetSessionInfo(self, request: api.GetSessionInfoRequest, context: Context) -> api.GetSessionInfoResponse:
@@ -128,7 +129,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         record = session_messages.seen(glance)
         if record.state is State.LOST:
             raise refusals.lost()
-        tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
+        tell(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
         return session_messages.info(record, glance)
 
     async def ListSessions(self, request: api.ListSessionsRequest, context: Context) -> api.ListSessionsResponse:
@@ -141,7 +142,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     async def ParkSession(self, request: api.ParkSessionRequest, context: Context) -> api.ParkSessionResponse:
         with self._gate.inside():
             parked = await self._park_requests.park(await self._session(request.session_id))
-        tracing.annotate(history_length=parked.history_length)
+        tell(history_length=parked.history_length)
         return api.ParkSessionResponse(history_length=parked.history_length, freed_bytes=parked.freed_bytes)
 
     async def ListModels(self, request: api.ListModelsRequest, context: Context) -> api.ListModelsResponse:
@@ -157,7 +158,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             record = await self._rewinding.rewind(
                 record, request.target_length, expected, only_untagged=request.only_untagged, op_id=request.op_id
             )
-        tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
+        tell(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
         return api.RewindSessionResponse(
             history_length=record.history_length,
             kv_live_bytes=record.kv_live_bytes,
@@ -203,7 +204,7 @@ def _observe(session_id: str) -> None:
 
 def _annotate(lane: LaneState, **counts: int) -> None:
     num_forgotten = lane.num_dropped_tokens
-    tracing.annotate(
+    tell(
         history_length=lane.history_length,
         kv_live_bytes=lane.kv_live_bytes,
         retained=lane.history_length - num_forgotten,

@@ -9,6 +9,7 @@ import structlog
 from kakeya_shared.errors.tree import NoWorker
 from kakeya_shared.rpc import tracing
 from kakeya_shared.rpc.rpc_boundary import Context
+from kakeya_shared.rpc.served_calls import tell
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
@@ -247,7 +248,7 @@ def _lane_state(state: LaneState) -> pb.LaneState:
 
 def _annotate(state: LaneState, **counts: int) -> None:
     num_retained = sum(map(len, state.retained))
-    tracing.annotate(
+    tell(
         history_length=state.history_length,
         kv_live_bytes=state.kv_live_bytes,
         retained=num_retained,

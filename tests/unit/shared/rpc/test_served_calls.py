@@ -1,20 +1,21 @@
-"""Calls are counted by method and by how they end."""
+"""Calls are counted by method and by how they end, and each has one line in the log."""
 
 import asyncio
 from collections.abc import Mapping
 
 import grpc
 import pytest
+import structlog
 
 from kakeya_shared.errors.tree import Unauthenticated
 from kakeya_shared.metrics.meters import Meters
-from kakeya_shared.rpc.call_meters import CallMeters
+from kakeya_shared.rpc.served_calls import CallMeters, tell
 from kakeya_shared.rpc.server import RpcServer
 from kakeya_shared.rpc.tracing import Metadata
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub, add_RuntimeServiceServicer_to_server
 from tests.scrape import Exposition
-from tests.unit.shared.toy_service import SERVICE, Toy
+from tests.unit.shared.toy_service import SERVICE, Toy, serving
 
 CLOSE, GENERATE = f"{SERVICE}/CloseSession", f"{SERVICE}/Generate"
 
@@ -64,3 +65,37 @@ async def test_each_way_to_end_has_its_reason() -> None:
     seen = Exposition.of(meters.exposition()[0].decode())
     assert seen.value("toy_call_seconds_count", method=CLOSE) == 7
     assert seen.value("toy_call_seconds_sum", method=GENERATE) >= 0.003
+
+
+async def test_each_call_has_one_line() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with serving() as (server, _), grpc.aio.insecure_channel(server.address) as channel:
+            stub = RuntimeServiceStub(channel)
+            await stub.CloseSession(pb.CloseSessionRequest(session_id="well"))
+            await ended(stub.CloseSession(pb.CloseSessionRequest(session_id="full")))
+            assert [answer.token_id async for answer in stub.Generate(pb.GenerateRequest(max_tokens=3))] == [0, 1, 2]
+            left = stub.Generate(pb.GenerateRequest(max_tokens=1_000_000))
+            async for answer in left:
+                if answer.token_id == 1:
+                    break
+            left.cancel()
+            async with asyncio.timeout(60):
+                while len(lines) < 4:
+                    await asyncio.sleep(0.01)
+    assert all(line.pop("seconds") >= 0 and line.pop("log_level") == "info" for line in lines)
+    assert lines[-1].pop("responses") >= 2
+    assert lines == [
+        {"event": "call", "method": CLOSE, "status": "OK", "history_length": 7},
+        {"event": "call", "method": CLOSE, "status": "NO_CAPACITY"},
+        {"event": "call", "method": GENERATE, "status": "OK", "responses": 3},
+        {"event": "call", "method": GENERATE, "status": "CANCELLED"},
+    ]
+
+
+def test_what_is_called_all_the_time_is_said_to_those_who_look_for_faults() -> None:
+    with structlog.testing.capture_logs() as lines:
+        with CallMeters(Meters(is_on=False), "toy").counted("/kakeya.worker.v1.VerifierService/Acknowledge"):
+            tell(tokens=1)
+        tell(tokens=2)  # of no call
+    (line,) = lines
+    assert (line["log_level"], line["tokens"]) == ("debug", 1)
