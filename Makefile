@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
-        test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -152,6 +152,9 @@ test-metrics: install ## at each scrape of a load the sums of live bytes agree, 
 test-ui: install build/ui/.installed ## Chromium drives the live page: chats, branches, a reload in mid-stream, 1,000 turns (minutes; needs chromium; UI_TURNS=N, UI_PICTURES=DIR)
 	KAKEYA_TEST_AXE=build/ui/node_modules/axe-core/axe.min.js KAKEYA_TEST_UI_TURNS=$(or $(UI_TURNS),1000) KAKEYA_TEST_UI_PICTURES=$(UI_PICTURES) \
 	  $(BIN)/python -m pytest -m heavy --timeout 3600 tests/ui $(TEST_FLAGS)
+
+test-dashboards: install ## a real Prometheus scrapes a run in which everything happens: each panel draws, alerts fire and stop (a minute; needs prometheus)
+	$(BIN)/python -m pytest -m heavy tests/integration/test_dashboards.py $(TEST_FLAGS)
 
 AGENTS := build/agents.json
 AGENT_CLIENTS := loops ollama litellm litellm-proxy instructor langchain llama-index haystack llm aider anthropic ai-sdk claude-code opencode

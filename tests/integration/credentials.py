@@ -31,6 +31,10 @@ class Operator:
     def set_quota(self, tenant: str, quota: admin_pb2.Quota) -> None:
         self._call("SetQuota", admin_pb2.SetQuotaRequest(tenant=tenant, quota=quota))
 
+    def drain(self, worker_id: str) -> None:
+        """Has a worker emptied."""
+        self._call("DrainWorker", admin_pb2.DrainWorkerRequest(worker_id=worker_id))
+
     def revoke_all(self) -> None:
         """Every key, token and quota that is in Redis."""
         for key in self._call("ListKeys", admin_pb2.ListKeysRequest()).keys:

@@ -24,7 +24,7 @@ TENANTS = Board(
             ),
             Panel(
                 "Waiting",
-                "Calls that wait for a lane, by tenant.",
+                "Calls that wait for a lane, by tenant. Operations that have lost theirs are in Queues alone.",
                 [Query("max by (tenant) (kakeya_router_tenant_queue_length)", "{{tenant}}")],
                 is_stacked=True,
             ),
@@ -36,7 +36,7 @@ TENANTS = Board(
             ),
             Panel(
                 "Queues",
-                "Calls of all tenants, by pool.",
+                "Calls of all tenants that wait for a lane, by pool.",
                 [Query("max by (pool) (kakeya_router_queue_length)", "{{pool}}")],
             ),
         ],

@@ -197,7 +197,10 @@ class _Tenants:
             "kakeya_router_tenant_kv_reserved_bytes", "KV of each tenant's lanes.", "tenant", unit="bytes"
         )
         self._queue = meters.gauge(
-            "kakeya_router_tenant_queue_length", "Calls of each tenant that wait for a lane.", "tenant"
+            "kakeya_router_tenant_queue_length",
+            "Calls of each tenant that wait for a lane. Operations that have lost theirs come before all tenants, "
+            "and are in kakeya_router_queue_length alone.",
+            "tenant",
         )
 
     def show(self, tenants: Mapping[str, Counter[str]]) -> None:
