@@ -98,8 +98,9 @@ docs: install ## generate docs/configuration.md, docs/http-fields.md and docs/me
 	$(BIN)/python scripts/generate_http_fields.py docs/http-fields.md
 	$(BIN)/python scripts/generate_metrics.py docs/metrics.md
 
-dashboards: install ## generate Grafana's dashboards from their declarations (ops/grafana)
+dashboards: install ## generate Grafana's dashboards from their declarations (ops/grafana), copy the alerts to what `kakeya up --observe` loads
 	$(BIN)/python -m ops.grafana
+	cp ops/prometheus/alerts.yaml services/local/src/kakeya_local/alerts.yaml
 
 test-parts: install ## install each part alone in an environment of its own, import it, run a slice of its tests
 	$(BIN)/python scripts/test_parts.py

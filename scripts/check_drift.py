@@ -12,6 +12,8 @@ from generate_outcomes import outcomes_module
 from generate_vectors import vectors
 
 ROOT = Path(__file__).resolve().parent.parent
+ALERTS = ROOT / "ops" / "prometheus" / "alerts.yaml"
+LOCAL_ALERTS = ROOT / "services" / "local" / "src" / "kakeya_local" / "alerts.yaml"
 STUBS = ROOT / "proto" / "python" / "src" / "kakeya_stubs"
 VECTORS = ROOT / "services" / "worker" / "src" / "kakeya_worker" / "conformance" / "vectors"
 OUTCOMES = ROOT / "services" / "router" / "src" / "kakeya_router" / "store" / "outcomes.py"
@@ -24,7 +26,7 @@ PAGES = {
 
 def main() -> int:
     stale = [*_stale_stubs(), *_stale_pages(), *_stale_vectors(), *_stale_outcomes(), *_stale_twin()]
-    stale += _stale_dashboards()
+    stale += [*_stale_dashboards(), *_stale_alerts()]
     for problem in stale:
         print(f"drift: {problem}", file=sys.stderr)
     if not stale:
@@ -66,6 +68,10 @@ def _stale_twin() -> list[str]:
 def _stale_dashboards() -> list[str]:
     command = [sys.executable, "-m", "ops.grafana", "--check"]
     return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True).stdout.splitlines()
+
+
+def _stale_alerts() -> list[str]:
+    return [] if LOCAL_ALERTS.read_bytes() == ALERTS.read_bytes() else ["kakeya_local/alerts.yaml (make dashboards)"]
 
 
 def _files(directory: Path) -> dict[Path, bytes]:

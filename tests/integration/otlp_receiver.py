@@ -107,13 +107,13 @@ class OtlpMetrics(metrics_service_pb2_grpc.MetricsServiceServicer):
 
 
 @contextmanager
-def otlp_receiver() -> Iterator[OtlpReceiver]:
-    """A listening receiver on a free port of loopback."""
+def otlp_receiver(bind: str = "127.0.0.1:0") -> Iterator[OtlpReceiver]:
+    """A listening receiver; on a free port of loopback unless told otherwise."""
     receiver = OtlpReceiver()
     server = grpc.server(ThreadPoolExecutor(max_workers=4))
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiver, server)
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(receiver.metrics, server)
-    receiver.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    receiver.address = f"127.0.0.1:{server.add_insecure_port(bind)}"
     server.start()
     try:
         yield receiver

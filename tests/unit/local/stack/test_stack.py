@@ -12,6 +12,7 @@ from kakeya_local.settings import UpSettings
 from kakeya_local.stack.data_directory import DataDirectory
 from kakeya_local.stack.planning.http_entrance import HttpEntrance
 from kakeya_local.stack.planning.http_plan import HttpPlan
+from kakeya_local.stack.planning.observers import Observers
 from kakeya_local.stack.planning.plan import Plan
 from kakeya_local.stack.stack import Stack
 from kakeya_local.stack.supervision import full_disk
@@ -113,6 +114,48 @@ async def test_ready_is_not_said_before_http_is(directory: DataDirectory) -> Non
         await made.wait_ready()
         assert len(server.requests) == 2
     assert reports == ["waiting for the HTTP shim: no tokenizer yet"]
+
+
+def watched_by(*names: str, address: HostPort) -> dict[str, Any]:
+    return {"observers": Observers(dict.fromkeys(names, "/bin/true"), dict.fromkeys(names, address), {}, None, ())}
+
+
+async def test_ready_is_not_said_before_prometheus_is(directory: DataDirectory) -> None:
+    reports: list[str] = []
+    with serving_registry() as (address, router), scripted_http() as server:
+        router.workers = [admin_pb2.WorkerStatus(worker_id="worker-1", address="127.0.0.1:7")]
+        server.answers = [(503, b"Service Unavailable"), (200, b"")]
+        plan = {"connection": Connection(address), **watched_by("prometheus", address=server.address)}
+        made = stack(directory, reports, replace(RUNNING, name="prometheus"), plan=plan)
+        await made.wait_ready()
+        (row,) = await made.table()
+        assert (row.name, row.address, row.metrics) == ("prometheus", str(server.address), str(server.address))
+    assert reports == ["waiting for Prometheus: it answers 503"]
+
+
+async def test_the_stack_goes_on_without_what_only_watches(directory: DataDirectory) -> None:
+    directory.log("prometheus").write_text("no space left on device\n")
+    reports: list[str] = []
+    with serving_registry() as (address, router):
+        router.workers = [admin_pb2.WorkerStatus(worker_id="worker-1", address="127.0.0.1:7")]
+        plan = {"connection": Connection(address), **watched_by("prometheus", address=HostPort("127.0.0.1", 1))}
+        gone = ProcessStatus("prometheus", "FATAL", 0, 1)
+        made = stack(directory, reports, gone, plan=plan)
+        await made.wait_ready()
+        assert await made.table() == []
+    lost = "prometheus: keeps ending; the last it said: no space left on device; the stack goes on without it"
+    assert reports == ["waiting for Prometheus: it does not answer", lost]
+
+
+async def test_nor_does_it_wait_for_one_that_ends_again_and_again(directory: DataDirectory) -> None:
+    directory.log("prometheus").write_text("out of memory\n")
+    reports: list[str] = []
+    with serving_registry() as (address, router):
+        router.workers = [admin_pb2.WorkerStatus(worker_id="worker-1", address="127.0.0.1:7")]
+        plan = {"connection": Connection(address), **watched_by("prometheus", address=HostPort("127.0.0.1", 1))}
+        statuses = [ProcessStatus("prometheus", "RUNNING", pid, 0) for pid in range(1, 8)]
+        await stack(directory, reports, *statuses, plan=plan).wait_ready()
+    assert reports[-1] == "prometheus: keeps ending; the last it said: out of memory; the stack goes on without it"
 
 
 async def test_a_start_on_a_full_disk_is_refused_with_that_reason(

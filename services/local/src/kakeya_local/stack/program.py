@@ -14,15 +14,24 @@ ROUTER = "router"
 """Name of the router's process."""
 HTTP = "http"
 """Name of the HTTP shim's process."""
+PROMETHEUS = "prometheus"
+"""Name of Prometheus's process."""
+COLLECTOR = "collector"
+"""Name of the process of the OpenTelemetry collector."""
+OBSERVE = "observe"
+"""Folder of the files of these two, in a data directory."""
+_KEPT = {"storage.tsdb.retention.time": "7d", "storage.tsdb.retention.size": "1GB"}
 
 
 class Stage(IntEnum):
-    """Processes start in this order and stop in the reverse one."""
+    """Processes start in this order and stop in the reverse one: a collector hears of the end of the others."""
 
+    COLLECTOR = 5
     REDIS = 10
     ROUTER = 20
     WORKER = 30
     HTTP = 40
+    PROMETHEUS = 50
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,23 @@ def http_program(bind: HostPort, router: HostPort, *, tokenizer: str | None, ins
     """
     command = _kakeya("http", router=router, bind=bind, tokenizer=tokenizer)
     return Program(HTTP, Stage.HTTP, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
+
+
+def prometheus_program(server: str, address: HostPort, directory: Path) -> Program:
+    """Prometheus, with its configuration and what it has seen in a directory: a week of it, and a gigabyte at most."""
+    flags = {
+        "config.file": directory / f"{PROMETHEUS}.yaml",
+        "storage.tsdb.path": directory / "prometheus-data",
+        "web.listen-address": address,
+    }
+    command = (server, *(f"--{name}={value}" for name, value in (flags | _KEPT).items()))
+    return Program(PROMETHEUS, Stage.PROMETHEUS, command, start_seconds=1)
+
+
+def collector_program(collector: str, directory: Path) -> Program:
+    """An OpenTelemetry collector, with its configuration in a directory."""
+    command = (collector, f"--config={directory / f'{COLLECTOR}.yaml'}")
+    return Program(COLLECTOR, Stage.COLLECTOR, command, start_seconds=1)
 
 
 def _kakeya(subcommand: str, **flags: object) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from kakeya_local.errors import StackError
 from kakeya_local.settings import UpSettings
 from kakeya_local.stack.data_directory import DataDirectory, open_directory
 from kakeya_local.stack.planning.plan import Plan, make_plan
-from kakeya_local.stack.program import HTTP, REDIS, ROUTER
+from kakeya_local.stack.program import HTTP, OBSERVE, PROMETHEUS, REDIS, ROUTER
 from kakeya_local.stack.readiness import is_serving, joined_workers, open_channel
 from kakeya_local.stack.supervision.full_disk import FullDisk
 from kakeya_local.stack.supervision.last_words import last_words
@@ -59,6 +59,7 @@ class Stack:
         self._worker_names = plan.worker_names
         self._pids: dict[str, int] = {}
         self._num_restarts: Counter[str] = Counter()
+        self._observers = set(plan.observers.commands) if plan.observers else set[str]()
         is_kept = not plan.settings.ephemeral
         self._disk = FullDisk(directory, supervisor, report) if is_kept else None
 
@@ -92,11 +93,14 @@ class Stack:
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def table(self) -> list[ListeningProcess]:
-        """Every process with its address, in the order in which they start."""
+        """Every process with its address, in the order in which they start; what only watches comes last."""
         addresses = {REDIS: str(self.plan.redis), ROUTER: str(self.plan.bind)}
         addresses |= {worker.worker_id: worker.address for worker in self.workers}
         http = {HTTP: str(self.plan.http.bind)} if self.plan.http else {}
-        addresses, metrics = addresses | http, {**self.plan.metrics, **http}
+        observers = self.plan.observers.addresses if self.plan.observers else {}
+        watching = {name: str(place) for name, place in observers.items() if name in self._observers}
+        addresses |= http | watching
+        metrics = {**self.plan.metrics, **http, **{name: watching[name] for name in watching if name == PROMETHEUS}}
         pids = {status.name: status.pid for status in await self._supervisor.processes()}
         return [
             ListeningProcess(name, address, pids[name], self.directory.log(name), metrics.get(name, ""))
@@ -117,7 +121,13 @@ class Stack:
     async def _missing_http(self) -> str:
         if self.plan.http and (reason := await asyncio.to_thread(self.plan.http.entrance.unready)):
             return f"the HTTP shim: {reason}"
-        return ""
+        return await self._missing_observer()
+
+    async def _missing_observer(self) -> str:
+        if PROMETHEUS not in self._observers or self.plan.observers is None:
+            return ""
+        reason = await asyncio.to_thread(self.plan.observers.unready)
+        return f"Prometheus: {reason}" if reason else ""
 
     def _is_of_this_run(self, worker: WorkerStatus) -> bool:
         # Redis may still have a worker of a run that was killed, or one that joined from another machine.
@@ -130,8 +140,16 @@ class Stack:
                 self._pids[REDIS] = status.pid or self._pids.get(REDIS, 0)
                 continue
             if reason := self._cannot_go_on(status):
-                raise StackError(f"{status.name}: {reason}")
+                self._give_up(status.name, reason)
             self._notice_restart(status)
+
+    def _give_up(self, name: str, reason: str) -> None:
+        """Goes on without what only watches; raises StackError for all others."""
+        if self.plan.observers is None or name not in self.plan.observers.commands:
+            raise StackError(f"{name}: {reason}")
+        if name in self._observers:
+            self._observers.discard(name)
+            self._report(f"{name}: {reason}; the stack goes on without it")
 
     def _cannot_go_on(self, status: ProcessStatus) -> str:
         """Why a process will not run again, or "" where it runs or is about to."""
@@ -161,9 +179,7 @@ class Stack:
         # supervisord counts only ends right after a start; loading a model may fail much later, each time.
         for name, num_restarts in self._num_restarts.items():
             if num_restarts > _MAX_RESTARTS_BEFORE_READY:
-                raise StackError(
-                    f"{name}: keeps ending; the last it said: {last_words(self.directory.last_lines(name))}"
-                )
+                self._give_up(name, f"keeps ending; the last it said: {self._last_words(name)}")
 
     def _last_words(self, process: str) -> str:
         return last_words(self.directory.last_lines(process))
@@ -182,6 +198,10 @@ async def running(settings: UpSettings, report: Report) -> AsyncIterator[Stack]:
     with open_directory(settings.data_dir, ephemeral=settings.ephemeral) as directory:
         plan = make_plan(settings)
         programs = plan.programs(directory.path)
+        if plan.observers:
+            plan.observers.write(directory.path / OBSERVE)
+            for note in plan.observers.notes:
+                report(note)
         async with Supervisor(
             programs, directory, stop_grace_seconds=settings.stop_grace_seconds, environment=plan.environment
         ) as supervisor:

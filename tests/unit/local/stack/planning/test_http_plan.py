@@ -38,7 +38,7 @@ def test_it_is_told_the_router_and_the_tokenizer_of_the_model_by_its_served_name
     program = made.program(ROUTER)
     told = ["http", "--router=127.0.0.1:5", f"--bind={made.bind}", "--tokenizer=Model-1=owner/Model-1"]
     assert list(program.command[-4:]) == told
-    assert (program.name, program.stage) == ("http", max(Stage))
+    assert (program.name, program.stage) == ("http", Stage.HTTP)
     assert plan(wanted="0.0.0.0:0").program(ROUTER).command[-1] == "--insecure"
     assert made.bind.port
     assert made.entrance.url == f"http://{made.bind}"

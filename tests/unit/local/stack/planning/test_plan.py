@@ -292,6 +292,21 @@ def test_missing_parts_name_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
         require_parts("http")
 
 
+def test_what_watches_is_asked_for(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("prometheus", "otelcol"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    assert make_plan(settings(model=model)).observers is None
+    made = make_plan(settings(model=model, observe=True))
+    assert [program.name for program in made.programs(tmp_path)[-2:]] == ["prometheus", "collector"]
+    assert made.observers
+    assert made.environment["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == f"http://{made.observers.addresses['collector']}"
+    assert made.observers.jobs["kakeya-worker"] == {"worker-1": made.metrics["worker-1"]}
+
+
 def test_http_is_a_part_unless_it_is_left_out(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked_for: list[str] = []
     monkeypatch.setattr(plan, "require_parts", lambda *commands: asked_for.extend(commands))

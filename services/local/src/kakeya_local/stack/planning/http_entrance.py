@@ -36,11 +36,11 @@ class HttpEntrance:
             return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=self.tls)
         return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
 
-    def unready(self) -> str:
-        """Why /readyz is not 200, or "" where it is."""
+    def unready(self, path: str = "/readyz") -> str:
+        """Why what is asked for is not 200, or "" where it is."""
         connection = self.connection(_CALL_SECONDS)
         try:
-            connection.request("GET", "/readyz")
+            connection.request("GET", path)
             response = connection.getresponse()
             return "" if response.status == http.client.OK else _reason(response.status, response.read())
         except (OSError, http.client.HTTPException):

@@ -13,10 +13,11 @@ from kakeya_local.settings import DEFAULT_MODEL, UpSettings
 from kakeya_local.stack.planning.entrance import entrance, tls_environment
 from kakeya_local.stack.planning.http_plan import HttpPlan
 from kakeya_local.stack.planning.metrics_places import metrics_places
+from kakeya_local.stack.planning.observers import Observers
 from kakeya_local.stack.planning.ports import claim, reachable
 from kakeya_local.stack.planning.redis_binary import find_redis
 from kakeya_local.stack.planning.run_credentials import RunCredentials
-from kakeya_local.stack.program import ROUTER, Program, redis_program, router_program, worker_program
+from kakeya_local.stack.program import OBSERVE, ROUTER, Program, redis_program, router_program, worker_program
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.process import processors
 from kakeya_shared.rpc import proxies
@@ -36,6 +37,7 @@ class Plan:
         environment: of the processes, beside this one's own.
         http: the HTTP shim; None where it is left out.
         metrics: where processes show their metrics, by their names; the HTTP shim shows its own where it listens.
+        observers: what watches them; None: nothing was asked for.
     """
 
     settings: UpSettings
@@ -48,6 +50,7 @@ class Plan:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     http: HttpPlan | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
+    observers: Observers | None = None
 
     @property
     def router(self) -> HostPort:
@@ -67,7 +70,7 @@ class Plan:
         return processors.share(num_workers)
 
     def programs(self, data: Path) -> list[Program]:
-        """The processes to run, with Redis' data and the snapshots of sessions in a directory."""
+        """The processes to run, with Redis' data, the snapshots of sessions and what observers keep in a directory."""
         settings = self.settings
         workers = [
             worker_program(
@@ -96,7 +99,8 @@ class Plan:
             metrics_bind=self.metrics.get(ROUTER),
         )
         http = [self.http.program(self.router)] if self.http else []
-        return [redis, router, *workers, *http]
+        observers = self.observers.programs(data / OBSERVE) if self.observers else []
+        return [redis, router, *workers, *http, *observers]
 
 
 def make_plan(settings: UpSettings) -> Plan:
@@ -111,6 +115,9 @@ def make_plan(settings: UpSettings) -> Plan:
     bind = claim(HostPort.parse(settings.bind))
     model = checked_model(settings.named_model)
     credentials = RunCredentials.take(os.environ) if settings.asks_for_keys else None
+    http = HttpPlan.make(settings.http_bind, bind, model, os.environ) if settings.http_bind else None
+    metrics = metrics_places(ROUTER, _worker_names(settings), os.environ)
+    observers = Observers.make(metrics, ROUTER, http, os.environ) if settings.observe else None
     return Plan(
         settings=settings,
         model=model,
@@ -119,9 +126,10 @@ def make_plan(settings: UpSettings) -> Plan:
         bind=bind,
         connection=entrance(reachable(bind), credentials.admin_key if credentials else "", os.environ),
         credentials=credentials,
-        environment=_environment(reachable(bind), credentials),
-        http=HttpPlan.make(settings.http_bind, bind, model, os.environ) if settings.http_bind else None,
-        metrics=metrics_places(ROUTER, _worker_names(settings), os.environ),
+        environment=_environment(reachable(bind), credentials) | (observers.environment if observers else {}),
+        http=http,
+        metrics=metrics,
+        observers=observers,
     )
 
 
