@@ -9,7 +9,7 @@ from kakeya_http_shim.live import kept_answers
 from tests.unit.http_shim.shim import Shim, data
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, stalls
 
-ANSWER = "/ui/answers/0123456789abcdef"
+ANSWER, OTHER = "/ui/answers/0123456789abcdef", "/ui/answers/0123456789abcdee"
 QUESTION: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "stream": True}
 
 
@@ -78,18 +78,45 @@ async def test_what_a_chat_is_refused_for_is_said_here(shim: Shim) -> None:
     assert refused.json()["error"]["param"] == "messages"
 
 
-async def test_ids(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ids(shim: Shim) -> None:
     shim.will_say("Good day")
     await shim.http.post(ANSWER, json=QUESTION)
     twice = await shim.http.post(ANSWER, json=QUESTION)
     assert (twice.status_code, twice.json()["error"]["code"]) == (409, "answer_exists")
-    unknown = await shim.http.get("/ui/answers/0123456789abcdee")
+    unknown = await shim.http.get(OTHER)
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "answer_not_found")
     assert (await shim.http.get("/ui/answers/short")).status_code == 400
     foreign = await shim.http.get(ANSWER, headers={"authorization": "Bearer another"})
     assert foreign.status_code == 404
+
+
+async def test_one_that_has_ended_makes_room_and_one_that_is_under_way_does_not(
+    shim: Shim, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept_answers, "MAX_KEPT", 1)
-    assert (await shim.http.post("/ui/answers/0123456789abcdee", json=QUESTION)).status_code == 429
+    shim.will_say("Good day", "Good night")
+    await shim.http.post(ANSWER, json=QUESTION)
+    assert _text((await shim.http.post(OTHER, json=QUESTION)).text) == "Good night"
+    assert [(await shim.http.get(url)).status_code for url in (ANSWER, OTHER)] == [404, 200]
+    runtime.token_seconds = 0.01
+    async with shim.http.stream("POST", ANSWER, json={**QUESTION, "max_tokens": 100_000}) as response:
+        await anext(response.aiter_lines())
+        refused = await shim.http.post(OTHER, json=QUESTION)
+        assert refused.status_code == 429
+
+
+async def test_one_that_made_room_is_not_forgotten_in_the_place_of_another(
+    shim: Shim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_answers, "MAX_KEPT", 1)
+    monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 0.2)
+    shim.will_say("One", "Two", "Three")
+    await shim.http.post(ANSWER, json=QUESTION)
+    monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 600)
+    for url in (OTHER, ANSWER):
+        await shim.http.post(url, json=QUESTION)
+    await asyncio.sleep(0.3)
+    assert _text((await shim.http.get(ANSWER)).text) == "Three"
 
 
 async def test_one_that_has_ended_is_forgotten_after_a_while(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:

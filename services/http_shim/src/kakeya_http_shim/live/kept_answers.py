@@ -16,9 +16,9 @@ from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 ALONE_SECONDS: Final = 30.0
 """How long an answer goes on although nobody reads it: as long as a page takes to be loaded anew, and more."""
 KEPT_SECONDS: Final = 60.0
-"""How long one that has ended can be read."""
+"""How long one that has ended can be read, where there is room for it."""
 MAX_KEPT: Final = 256
-"""Answers at once; some hundred KB each."""
+"""Answers at once; some hundred KB each. One that has ended makes room for one that is asked for."""
 
 
 class KeptAnswer:
@@ -133,10 +133,17 @@ class KeptAnswers:
         if answer_id in self._answers:
             raise ApiError(409, "an answer of this id was asked for already", code="answer_exists")
         if len(self._answers) >= MAX_KEPT:
-            raise too_many(f"{MAX_KEPT} answers of the live page are kept, no more at once")
+            self._make_room()
         answer = self._answers[answer_id] = KeptAnswer(scope["state"]["api_key"])
         unheard(self._tasks.start(self._run(answer_id, answer, scope, body)))
         return answer
+
+    def _make_room(self) -> None:
+        """Forgets the answer that was asked for first of those that have ended. Raises ApiError: none has."""
+        ended = next((answer_id for answer_id, answer in self._answers.items() if answer.is_over), None)
+        if ended is None:
+            raise too_many(f"{MAX_KEPT} answers of the live page are under way, no more at once")
+        del self._answers[ended]
 
     def find(self, answer_id: str, api_key: str) -> KeptAnswer:
         """Raises ApiError: there is none of this id, or it is another key's."""
@@ -149,4 +156,8 @@ class KeptAnswers:
         try:
             await answer.run(self._app, scope, body)
         finally:
-            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._answers.pop, answer_id, None)
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget, answer_id, answer)
+
+    def _forget(self, answer_id: str, answer: KeptAnswer) -> None:
+        if self._answers.get(answer_id) is answer:  # else it made room, and another may have its id
+            del self._answers[answer_id]
