@@ -19,6 +19,8 @@ import pytest
 from kakeya import AsyncClient, Unauthenticated
 from kakeya_worker.torch_backend.exact.kernel import library
 from tests.default_mode import is_exact, kv_item_bytes
+from tests.integration.processes import wait_until
+from tests.prometheus_server import Prometheus
 
 ROOT = Path(__file__).parents[2]
 PROJECT = f"kakeya-test-{os.getpid()}"
@@ -26,6 +28,9 @@ PROJECT = f"kakeya-test-{os.getpid()}"
 BYTES_PER_TOKEN = 6 * 2 * 32 * kv_item_bytes("bfloat16") * 2
 WINDOW = 64
 TAG = "test"
+PROFILE = ("--profile", "observability")
+# Of the profile's images the one that CI's engine has: made of Debian's package.
+PROMETHEUS = "prom/prometheus:latest"
 
 
 def why_no_engine() -> str:
@@ -34,6 +39,13 @@ def why_no_engine() -> str:
         return "there is no docker command"
     answer = subprocess.run(["docker", "version", "--format", "{{.Server.Version}}"], capture_output=True, text=True)
     return "" if answer.returncode == 0 else answer.stderr.strip().splitlines()[-1]
+
+
+def has_image(name: str) -> bool:
+    """Whether an image is here; none is fetched."""
+    return (
+        not why_no_engine() and not subprocess.run(["docker", "image", "inspect", name], capture_output=True).returncode
+    )
 
 
 # Images are built with whatever the machine must fetch; 20 minutes is for a slow line.
@@ -52,7 +64,7 @@ def docker(*arguments: str) -> str:
 
 def compose(*arguments: str, environment: dict[str, str] | None = None) -> str:
     command = ["docker", "compose", "-p", PROJECT, "-f", "compose/compose.yaml", *arguments]
-    settings = {"KAKEYA_VERSION": TAG, "KAKEYA_WINDOW": str(WINDOW)} | (environment or {})
+    settings = {"KAKEYA_VERSION": TAG, "KAKEYA_WINDOW": str(WINDOW), "KAKEYA_HTTP_UI": "on"} | (environment or {})
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | settings)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -92,7 +104,7 @@ def stack() -> Iterator[Published]:
         compose("up", "--build", "-d", "--wait", environment=stack.environment)
         yield stack
     finally:
-        compose("down", "-v")
+        compose(*PROFILE, "down", "-v")
 
 
 def test_everything_is_healthy_and_nobody_is_root(stack: Published) -> None:
@@ -131,6 +143,27 @@ def test_an_openai_client_is_answered(stack: Published) -> None:
     assert "5" in answer["choices"][0]["message"]["content"]
     status, answer = chat(stack.http, "nonesuch")
     assert (status, answer["error"]["code"], answer["error"]["param"]) == (404, "model_not_found", "model")
+
+
+def test_the_live_page_is_served_where_it_was_asked_for(stack: Published) -> None:
+    with urllib.request.urlopen(f"http://{stack.http}/ui", timeout=60) as page:
+        assert page.status == 200
+        assert "<html" in page.read().decode()
+
+
+@pytest.mark.skipif(not has_image(PROMETHEUS), reason=f"there is no image {PROMETHEUS}")
+def test_with_the_profile_prometheus_watches_all(stack: Published) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    watched = {"KAKEYA_PROMETHEUS_IMAGE": PROMETHEUS, "KAKEYA_PROMETHEUS_PORT": port}
+    compose(*PROFILE, "up", "-d", "--wait", "--no-recreate", "prometheus", environment=stack.environment | watched)
+    assert compose(*PROFILE, "ps", "--format", "{{.Health}}", "prometheus") == "healthy"
+    prometheus = Prometheus(f"127.0.0.1:{port}")
+    all_of = {"router:9464", "worker-1:9464", "worker-2:9464", "http:8000"}
+    wait_until(lambda: prometheus.targets() == dict.fromkeys(all_of, ""), "all are scraped")
+    assert prometheus.value('max(kakeya_router_workers{state="ready"})') == 2
+    wait_until(lambda: set(prometheus.rules().values()) == {"ok"}, "all alerts are looked at")
+    assert prometheus.firing() == {}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +245,7 @@ def test_the_shim_ends_when_it_is_told(stack: Published) -> None:
 
 
 def test_down_leaves_nothing(stack: Published) -> None:
-    compose("down", "-v")
+    compose(*PROFILE, "down", "-v")
     mine = ["--quiet", "--filter", f"label=com.docker.compose.project={PROJECT}"]
     assert docker("ps", "--all", *mine) == ""
     assert docker("volume", "ls", *mine) == ""
