@@ -57,6 +57,12 @@ class Prometheus:
         assert len(found) <= 1, found
         return float(found[0]["value"][1]) if found else math.nan
 
+    def traces(self, metric: str, began: float) -> set[str]:
+        """Ids of the traces that a histogram's buckets have had exemplars of since a moment."""
+        parameters = {"query": f"{metric}_bucket", "start": f"{began:.3f}", "end": f"{time.time():.3f}"}
+        found = self._ask("query_exemplars", parameters)
+        return {exemplar["labels"]["trace_id"] for series in found for exemplar in series["exemplars"]}
+
     def targets(self) -> dict[str, str]:
         """By HOST:PORT of those that are scraped: "", or what was wrong the last time."""
         return {
@@ -112,7 +118,7 @@ def prometheus_server(
     config.write_text(json.dumps(_config(directory, jobs, rules, interval)))  # which is YAML, too
     address = f"127.0.0.1:{free_port()}"
     flags = {"config.file": config, "storage.tsdb.path": directory / "data", "web.listen-address": address}
-    command = [PROMETHEUS, *(f"--{name}={value}" for name, value in flags.items())]
+    command = [PROMETHEUS, *(f"--{name}={value}" for name, value in flags.items()), "--enable-feature=exemplar-storage"]
     with (directory / "prometheus.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             made, deadline = Prometheus(address), time.monotonic() + _SECONDS

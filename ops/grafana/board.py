@@ -31,6 +31,11 @@ class Query:
     expr: str
     legend: str = ""
 
+    @property
+    def has_exemplars(self) -> bool:
+        """Whether dots that lead to traces may be drawn with its lines: those of a distribution's values."""
+        return self.expr.startswith("histogram_quantile(")
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -106,6 +111,7 @@ def _built(panel: Panel) -> timeseries.Panel | stat.Panel:
             prometheus.Dataquery()
             .expr(query.expr)
             .legend_format(query.legend or panel.title)
+            .exemplar(query.has_exemplars)
             .ref_id(chr(ord("A") + number))
         )
     return built

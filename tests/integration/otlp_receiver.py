@@ -84,6 +84,10 @@ class OtlpReceiver(trace_service_pb2_grpc.TraceServiceServicer):
             "OTEL_BSP_SCHEDULE_DELAY": "50",
         }
 
+    def trace_ids(self) -> set[str]:
+        with self._lock:
+            return {span.trace_id for span in self.spans}
+
     def named(self, name: str) -> list[ReceivedSpan]:
         """Spans of one name, in the order of their arrival."""
         with self._lock:

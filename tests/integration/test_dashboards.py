@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from ops.grafana.promql import WINDOW
 from tests.integration.credentials import operator_of
 from tests.integration.eventful_run import LANES, ROUTER_FLAGS, SHIM_FLAGS, EventfulRun
 from tests.integration.open_http import MODEL
+from tests.integration.otlp_receiver import OtlpReceiver, otlp_receiver
 from tests.integration.processes import Runtime, asking_for_keys, runtime, wait_until
 from tests.prometheus_server import Prometheus, Series, needs_prometheus, prometheus_server
 
@@ -39,6 +40,8 @@ NOTHING_OF_IT = {
     "Places without names": "all get theirs",
 }
 """Panels that show zero of this run, and why."""
+OF_STEPS = {"kakeya_worker_step_seconds", "kakeya_worker_prefill_token_seconds"}
+"""Measured where sessions of several calls share a step: there is no one trace."""
 
 
 def quick_rules(directory: Path) -> Path:
@@ -59,11 +62,21 @@ def quick_rules(directory: Path) -> Path:
 
 
 @pytest.fixture
-async def observed(tmp_path: Path) -> AsyncIterator[tuple[EventfulRun, Runtime, Prometheus]]:
-    environment = asking_for_keys() | {
-        "KAKEYA_WORKER_SNAPSHOTS": str(tmp_path / "snapshots"),
-        "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "0.2",  # after which what runs is handed over
-    }
+def receiver() -> Iterator[OtlpReceiver]:
+    with otlp_receiver() as made:
+        yield made
+
+
+@pytest.fixture
+async def observed(tmp_path: Path, receiver: OtlpReceiver) -> AsyncIterator[tuple[EventfulRun, Runtime, Prometheus]]:
+    environment = (
+        asking_for_keys()
+        | receiver.environment()
+        | {
+            "KAKEYA_WORKER_SNAPSHOTS": str(tmp_path / "snapshots"),
+            "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "0.2",  # after which what runs is handed over
+        }
+    )
     model = installed_models.directory(MODEL)
     with runtime(model, tmp_path, num_workers=0, router_flags=ROUTER_FLAGS, environment=environment) as made:
         made.start_router(*ROUTER_FLAGS)
@@ -97,8 +110,14 @@ def flaws(title: str, query: Query, drawn: list[Series]) -> list[str]:
     return found
 
 
+def histograms() -> set[str]:
+    """Whose exemplars panels draw."""
+    exprs = [query.expr for board in BOARDS for panel in board.panels for query in panel.queries if query.has_exemplars]
+    return {name for expr in exprs for name in re.findall(r"(kakeya_\w+)_bucket", expr)}
+
+
 async def test_every_panel_draws_and_alerts_fire_and_stop(
-    observed: tuple[EventfulRun, Runtime, Prometheus],
+    observed: tuple[EventfulRun, Runtime, Prometheus], receiver: OtlpReceiver
 ) -> None:
     run, made, prometheus = observed
     began = time.time() - 5.0
@@ -117,5 +136,10 @@ async def test_every_panel_draws_and_alerts_fire_and_stop(
         for flaw in flaws(panel.title, query, prometheus.over(query.expr.replace(WINDOW, SECONDS), began))
     ]
     assert found == []
+    traces = {histogram: prometheus.traces(histogram, began) for histogram in histograms() - OF_STEPS}
+    assert all(traces.values()), traces
+    wait_until(
+        lambda: set().union(*traces.values()) <= receiver.trace_ids(), "the traces that exemplars name were sent"
+    )
     assert set(prometheus.rules().values()) == {"ok"}
     wait_until(lambda: not set(ALERTS) & set(prometheus.firing()), "all alerts have stopped")

@@ -128,7 +128,9 @@ def test_grafana_is_provisioned_with_what_is_there() -> None:
         assert host == kind, "a service of the stack"
         assert services()[kind]["ports"][0].endswith(f":{port}")
     interval = read(OPS / "prometheus" / "prometheus.yaml")["global"]["scrape_interval"]
-    assert found["prometheus"]["jsonData"] == {"timeInterval": interval}
+    assert found["prometheus"]["jsonData"]["timeInterval"] == interval
+    (dots,) = found["prometheus"]["jsonData"]["exemplarTraceIdDestinations"]
+    assert dots == {"name": "trace_id", "datasourceUid": found["jaeger"]["uid"]}
     assert found["prometheus"]["isDefault"] is True
     (provider,) = read(provisioning / "dashboards" / "kakeya.yaml")["providers"]
     assert provider.keys() == {"name", "folder", "type", "options"}

@@ -133,6 +133,7 @@ def prometheus_program(server: str, address: HostPort, directory: Path) -> Progr
         "config.file": directory / f"{PROMETHEUS}.yaml",
         "storage.tsdb.path": directory / "prometheus-data",
         "web.listen-address": address,
+        "enable-feature": "exemplar-storage",  # trace ids beside values
     }
     command = (server, *(f"--{name}={value}" for name, value in (flags | _KEPT).items()))
     return Program(PROMETHEUS, Stage.PROMETHEUS, command, start_seconds=1)
