@@ -10,7 +10,7 @@ import pytest
 from tests.integration.credentials import operator_of
 from tests.integration.http_stack import http_stack
 from tests.integration.open_http import ENDLESS
-from tests.ui.live_page import PATIENT_MS, answered, asks_with, fact, note, number, ready, say, words
+from tests.ui.live_page import PATIENT_MS, answered, asks_with, fact, note, number, ready, say, say_untyped, words
 
 pytestmark = pytest.mark.heavy
 
@@ -173,7 +173,7 @@ def test_the_page_does_not_grow(page: Any) -> None:
     begun = max(40, NUM_TURNS // 10)  # all that is shown of a conversation is there
     sizes = {}
     for turn in range(1, NUM_TURNS + 1):
-        say(page, QUESTIONS[turn % len(QUESTIONS)])
+        say_untyped(page, QUESTIONS[turn % len(QUESTIONS)])
         answered(page, min(turn, 30))
         page.locator(".message.running").wait_for(state="detached", timeout=PATIENT_MS)
         if turn in (begun, NUM_TURNS):
