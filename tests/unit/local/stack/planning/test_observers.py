@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from kakeya_local.errors import StackError
 from kakeya_local.stack.planning.http_entrance import HttpEntrance
@@ -17,7 +16,6 @@ from kakeya_local.stack.planning.http_plan import HttpPlan
 from kakeya_local.stack.planning.observers import Observers
 from kakeya_local.stack.program import Stage
 from kakeya_shared.settings.addresses import HostPort
-from tests.prometheus_server import needs_prometheus
 from tests.unit.local.scripted_http import scripted_http
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -164,7 +162,7 @@ def test_the_alerts_are_those_of_ops(install: Callable[..., str], tmp_path: Path
     assert (tmp_path / "alerts.yaml").read_text() == (ROOT / "ops" / "prometheus" / "alerts.yaml").read_text()
 
 
-@needs_prometheus
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
 def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
     promtool = shutil.which("promtool")
     assert promtool is not None
@@ -172,5 +170,4 @@ def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
     command = [promtool, "check", "config", str(tmp_path / "prometheus.yaml")]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    num_rules = sum(len(group["rules"]) for group in yaml.safe_load((tmp_path / "alerts.yaml").read_text())["groups"])
-    assert f"{num_rules} rules found" in checked.stdout
+    assert f"{(tmp_path / 'alerts.yaml').read_text().count('- alert: ')} rules found" in checked.stdout
