@@ -8,7 +8,7 @@ import pytest
 
 from kakeya_shared import installed_models
 from tests.benchmarks.bench import Stage
-from tests.benchmarks.sessions import snapshot_figures, snapshots
+from tests.benchmarks.sessions import sealed_files, snapshot_figures, snapshots
 from tests.benchmarks.sessions.snapshots import SnapshotSettings
 
 
@@ -87,3 +87,10 @@ def test_a_small_run(tmp_path: Path) -> None:
     assert len(document["decodes"]["slowdowns"]) >= 2
     whole_bytes = 200 * 1_536
     assert document["decodes"]["written_bytes_per_second"] > whole_bytes / 2, "one in each half second at least"
+
+
+def test_files_are_written_and_read_both_ways(tmp_path: Path) -> None:
+    found = sealed_files.compared(sealed_files.made(tmp_path), 3 << 20, 2)
+    assert found.keys() == {"write", "read"}
+    assert all(rate > 0 for each in found.values() for rate in each["mb_a_second"].values())
+    assert not [*tmp_path.rglob("*.safetensors")]

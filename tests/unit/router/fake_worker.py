@@ -393,7 +393,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         token_ids: list[int] = []
         for name in request.snapshots:
             if self.files is None or name not in self.files.contents:
-                raise SnapshotStoreUnavailable("no such file")
+                raise SnapshotRefused("no such file")
             sink, window, refuses, start, since = self.files.contents[name]
             self._check_fingerprint(self.files.fingerprints.get(name, self.fingerprint), inexact=request.inexact)
             if start != len(token_ids):

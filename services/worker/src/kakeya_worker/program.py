@@ -38,7 +38,8 @@ from kakeya_worker.metrics import PREFIX, WorkerMetrics
 from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import plan
-from kakeya_worker.snapshots.snapshot_store import SnapshotStore, SnapshotStoreError, open_store
+from kakeya_worker.snapshot_stores.configured import configured_store
+from kakeya_worker.snapshots.snapshot_store import SnapshotStore
 from kakeya_worker.snapshots.snapshot_sweep import SnapshotSweep
 from kakeya_worker.snapshots.snapshots import Snapshots
 
@@ -54,7 +55,7 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
     service = VerifierService()
     metrics = WorkerMetrics(Meters(is_on=settings.metrics_bind != NOWHERE or METRICS.is_wanted()))
     router_link = _router_link(settings)
-    store = _snapshot_store(settings)
+    store = configured_store(settings.snapshots, settings.snapshot_key_file)
     server = RpcServer(
         settings.bind,
         [SERVICE_NAME],
@@ -259,16 +260,6 @@ def _router_link(settings: WorkerSettings) -> RouterLink:
     if link.token.given and tls is None and not all(map(is_loopback, hosts)):
         _log.warning("the join token goes to routers in plaintext (no --router-ca): every host on the way can read it")
     return link
-
-
-def _snapshot_store(settings: WorkerSettings) -> SnapshotStore | None:
-    """Raises StartError: it cannot be used."""
-    if not settings.snapshots:
-        return None
-    try:
-        return open_store(settings.snapshots)
-    except (plugins.PluginError, SnapshotStoreError) as error:
-        raise StartError(f"--snapshots: {error}") from error
 
 
 def _identity(settings: WorkerSettings, bound: str, store: SnapshotStore | None, grammars: Grammars) -> WorkerIdentity:

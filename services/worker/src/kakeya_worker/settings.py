@@ -40,7 +40,7 @@ class WorkerSettings(RpcServerSettings):
         "the model": "model backend weights kv_dtype kernel cache_dir served_model_name",
         "lanes": "retention sink window lanes slab_bytes",
         "steps": "chunk_tokens step_tokens step_milliseconds threads",
-        "snapshots": "snapshots snapshot_sweep_seconds",
+        "snapshots": "snapshots snapshot_key_file snapshot_sweep_seconds",
         "routers": "bind advertise join token token_file router_ca worker_id pool",
         "the process": "shutdown_grace_seconds",
     }
@@ -85,6 +85,13 @@ class WorkerSettings(RpcServerSettings):
         unit="directory or URL",
         reason="none, a session lives as long as its worker",
         metavar="DIR|URL",
+    )
+    snapshot_key_file: Path | None = setting(
+        None,
+        "keys with which snapshots are encrypted, one a line as `openssl rand -hex 32` makes them, the same for all "
+        "workers of a store: the first encrypts, all of them decrypt",
+        unit="file",
+        reason="none, and who reads the store reads what was said",
     )
     snapshot_sweep_seconds: float = setting(
         300.0,

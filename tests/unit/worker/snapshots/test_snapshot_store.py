@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from kakeya_shared import plugins
-from kakeya_worker.snapshots.snapshot_store import GROUP, SnapshotStore, SnapshotStoreError, open_store
+from kakeya_worker.snapshots.snapshot_store import GROUP, SnapshotMissing, SnapshotStore, SnapshotStoreError, open_store
 
 NAME = "pool/pool.session-1-0-40.safetensors"
 
@@ -92,8 +92,17 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_again(store: SnapshotStore) 
     store.delete([NAME])
     store.delete([NAME, "pool/never-1-0-1.safetensors"])
     assert names(store) == set()
-    with pytest.raises(SnapshotStoreError, match=r"40\.safetensors"):
+    with pytest.raises(SnapshotMissing, match=r"40\.safetensors"):
         store.open(NAME)
+
+
+def test_a_directory_that_is_away_has_lost_no_file(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "snapshots"))
+    store.write(NAME, b"content")
+    (tmp_path / "snapshots").rename(tmp_path / "not mounted")
+    with pytest.raises(SnapshotStoreError) as raised:
+        store.open(NAME)
+    assert not isinstance(raised.value, SnapshotMissing)
 
 
 def test_a_file_is_read_from_any_place(store: SnapshotStore) -> None:

@@ -279,7 +279,7 @@ async def test_a_full_worker_restores_nothing(engine: Engine, snapshots: Snapsho
         (lambda it: it.write("s", 1, 0, "pool/.."), InvalidField),
         (lambda it: it.restore("r", 1, ["../../etc/passwd"], "", inexact=False), InvalidField),
         (lambda it: it.restore("r", 1, [f"{PREFIX}.safetensors"] * 2000, "", inexact=False), InvalidField),
-        (lambda it: it.restore("r", 1, [f"{PREFIX}-0-1.safetensors"], "", inexact=False), SnapshotStoreUnavailable),
+        (lambda it: it.restore("r", 1, [f"{PREFIX}-0-1.safetensors"], "", inexact=False), SnapshotRefused),
         (lambda it: it.delete([]), InvalidField),
         (lambda it: it.delete(["pool/x.part"]), InvalidField),
     ],

@@ -27,12 +27,14 @@ class Restored:
         unusable: snapshots that could not be read, or do not make the history.
         is_damaged: what was read, and the journal, do not make it.
         is_puzzling: a lane had another length than its snapshots say: what that worker holds is not known.
+        is_unread: this worker could not read snapshots that may be sound: another one may, or this one later.
     """
 
     opened: Opened | None
     unusable: frozenset[StoredSnapshot]
     is_damaged: bool
     is_puzzling: bool
+    is_unread: bool
 
 
 async def restored(workers: WorkerClients, record: SessionRecord, past: Past, snapshot_store: str) -> Restored:
@@ -54,17 +56,18 @@ async def restored(workers: WorkerClients, record: SessionRecord, past: Past, sn
 
 async def _restored(workers: WorkerClients, record: SessionRecord, past: Past, snapshot_store: str) -> Restored:
     client, unusable = workers.at(record.address), set[StoredSnapshot]()
-    is_damaged = is_puzzling = False
+    is_damaged = is_puzzling = is_unread = False
     for chain in past.chains(snapshot_store):
         try:
             opened = await client.restore_session(record, [each.name for each in chain], RESTORE_SECONDS)
         except (SnapshotRefused, SnapshotStoreUnavailable) as error:
             _log.warning("a snapshot cannot be used", session_id=past.record.session_id, error=error.message)
             unusable.update(chain)
+            is_unread = is_unread or isinstance(error, SnapshotStoreUnavailable)
             continue
         is_as_long = opened.lane.history_length == (chain[-1].length if chain else 0)
         if is_as_long and past.continues(opened.lane):
-            return Restored(opened, frozenset(unusable.difference(chain)), is_damaged, is_puzzling)
+            return Restored(opened, frozenset(unusable.difference(chain)), is_damaged, is_puzzling, is_unread)
         await client.close_session(record, RESTORE_SECONDS)
         unusable.update(chain)
         is_damaged, is_puzzling = True, is_puzzling or not is_as_long
@@ -75,4 +78,4 @@ async def _restored(workers: WorkerClients, record: SessionRecord, past: Past, s
             journal_start=past.record.journal_start,
             journal_length=past.length,
         )
-    return Restored(None, frozenset(unusable), is_damaged, is_puzzling)
+    return Restored(None, frozenset(unusable), is_damaged, is_puzzling, is_unread)

@@ -25,7 +25,13 @@ from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
-from kakeya_shared.errors.tree import InvalidField, KakeyaError, StoreUnavailable, WorkerLost
+from kakeya_shared.errors.tree import (
+    InvalidField,
+    KakeyaError,
+    SnapshotStoreUnavailable,
+    StoreUnavailable,
+    WorkerLost,
+)
 
 _log = structlog.get_logger()
 
@@ -114,7 +120,12 @@ class Resuming:
                 assert_never(never)
 
     async def restored(self, record: SessionRecord, worker: WorkerRecord) -> Resumed:
-        """Opens the lane with what is left of the history; raises WorkerLost, Taken, WorkerError or KakeyaError."""
+        """Opens the lane with what is left of the history.
+
+        Raises:
+            SnapshotStoreUnavailable: what is left may be in snapshots that this worker cannot read.
+            WorkerLost, Taken, WorkerError, KakeyaError
+        """
         found = await self._journals.past(record, record.journal_length)
         if found is None:
             raise Taken
@@ -122,6 +133,8 @@ class Resuming:
         history = Past(now, record.journal_length, journaled, digest)
         what = await restored(self._workers, record, history, worker.snapshot_store)
         if what.opened is None:
+            if what.is_unread:
+                raise SnapshotStoreUnavailable("the worker cannot read the session's snapshots now")
             raise refusals.history_lost() if what.is_damaged else refusals.lost()
         return await self._without(record, what.unusable), what.opened.lane
 

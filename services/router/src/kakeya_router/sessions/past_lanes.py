@@ -60,7 +60,7 @@ class PastLanes:
         """
         what = await restored(self._workers, record, begin, snapshot_store)
         if what.opened is None:
-            is_nowhere = (what.unusable or what.is_damaged) and not what.is_puzzling
+            is_nowhere = (what.unusable or what.is_damaged) and not (what.is_puzzling or what.is_unread)
             raise past.not_reachable(begin.record, begin.length) if is_nowhere else candidates.unreachable()
         lane = await self._prefilled(record, begin, what.opened.lane, running)
         return replace(what.opened, lane=lane)

@@ -10,7 +10,7 @@ from io import FileIO
 from pathlib import Path
 
 from kakeya_shared.process.whole_file import replacing
-from kakeya_worker.snapshots.snapshot_store import SnapshotStoreError, StoredFile
+from kakeya_worker.snapshots.snapshot_store import SnapshotMissing, SnapshotStoreError, StoredFile
 
 _IDENTITY_FILE = "store-id"
 
@@ -40,7 +40,11 @@ class FileSnapshotStore:
 
     def open(self, name: str) -> FileIO:
         with _translated():
-            return (self._root / name).open("rb", buffering=0)
+            try:
+                return (self._root / name).open("rb", buffering=0)
+            except FileNotFoundError as error:
+                (self._root / _IDENTITY_FILE).stat()  # else it is the directory that is away
+                raise SnapshotMissing(f"{name}: there is no such file") from error
 
     def delete(self, names: Iterable[str]) -> None:
         with _translated():

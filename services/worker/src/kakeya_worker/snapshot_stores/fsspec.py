@@ -10,7 +10,7 @@ from typing import Any
 
 import fsspec
 
-from kakeya_worker.snapshots.snapshot_store import SnapshotStoreError, StoredFile
+from kakeya_worker.snapshots.snapshot_store import SnapshotMissing, SnapshotStoreError, StoredFile
 
 
 class FsspecSnapshotStore:
@@ -34,7 +34,10 @@ class FsspecSnapshotStore:
         """All of it at once: object stores take long for each request."""
         path = self._path(name)
         with _translated(path):
-            return BytesIO(self._files.cat_file(path))
+            try:
+                return BytesIO(self._files.cat_file(path))
+            except FileNotFoundError as error:
+                raise SnapshotMissing(f"{path}: there is no such file") from error
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -74,5 +77,7 @@ def _age_seconds(facts: dict[str, Any]) -> float:
 def _translated(path: str) -> Iterator[None]:
     try:
         yield
+    except SnapshotStoreError:
+        raise
     except Exception as error:  # fsspec's file systems each have errors of their own
         raise SnapshotStoreError(f"{path}: {error!r}") from error

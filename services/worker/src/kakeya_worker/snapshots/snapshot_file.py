@@ -16,7 +16,7 @@ from kakeya_worker.engine.seams.verifier import LaneContents, Memory
 from kakeya_worker.engine.snapshots.made_memory import made_memory
 from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot
 from kakeya_worker.snapshots.file_tensor import TYPES, FileTensor, read, size
-from kakeya_worker.snapshots.snapshot_store import OpenFile
+from kakeya_worker.snapshots.snapshot_store import ENCRYPTED, OpenFile, SnapshotStoreError
 
 FORMAT = "kakeya-snapshot-3"
 _MAX_HEADER_BYTES = 1 << 20
@@ -137,9 +137,11 @@ def opened(file: OpenFile, name: str = "the snapshot", memory: Memory | None = N
 
     Raises:
         SnapshotRefused: it is damaged, or no snapshot of this format.
-        SnapshotStoreError: it cannot be read.
+        SnapshotStoreError: it cannot be read, or is encrypted.
     """
     with _refused(name):
+        if ENCRYPTED.startswith(read(file, 0, _LENGTH_BYTES)):
+            raise SnapshotStoreError(f"{name}: it is encrypted, and this worker has no --snapshot-key-file")
         header, data = _header(file)
         facts = header["__metadata__"]
         if facts["format"] != FORMAT:

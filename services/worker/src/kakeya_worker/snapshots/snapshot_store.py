@@ -14,10 +14,16 @@ from kakeya_shared import plugins
 GROUP = "kakeya.snapshot_store"
 _SCHEME = re.compile(r"[\w+.:-]+")  # fsspec chains them: simplecache::s3
 INSTALL = "pip install 'kakeya-worker[snapshots]'"
+ENCRYPTED = b"kakeya-sealed-1\n"
+"""How a file begins that is encrypted; see `snapshot_stores.encrypted`."""
 
 
 class SnapshotStoreError(Exception):
     """The store cannot be used now; the message says why."""
+
+
+class SnapshotMissing(SnapshotStoreError):
+    """The store works, and has no file of this name."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,10 @@ class SnapshotStore(Protocol):
         ...
 
     def open(self, name: str) -> OpenFile:
-        """A file to read, as it is now: a reader that has it open goes on with it when it is replaced or deleted."""
+        """A file to read, as it is now: a reader that has it open goes on with it when it is replaced or deleted.
+
+        Raises SnapshotMissing: there is none. What is in it is lost then; a store that is away says SnapshotStoreError.
+        """
         ...
 
     def delete(self, names: Iterable[str]) -> None:

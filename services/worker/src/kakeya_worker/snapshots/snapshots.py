@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import structlog
 
-from kakeya_shared.errors.tree import InvalidField, SnapshotStoreUnavailable
+from kakeya_shared.errors.tree import InvalidField, SnapshotRefused, SnapshotStoreUnavailable
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.operation import OpenLane
 from kakeya_worker.engine.seams.verifier import Memory
@@ -19,7 +19,7 @@ from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot, mem
 from kakeya_worker.host.daemon_threads import DaemonThreads
 from kakeya_worker.metrics import WorkerMetrics, no_metrics
 from kakeya_worker.snapshots import snapshot_file
-from kakeya_worker.snapshots.snapshot_store import SnapshotStore, SnapshotStoreError
+from kakeya_worker.snapshots.snapshot_store import SnapshotMissing, SnapshotStore, SnapshotStoreError
 
 # What routers make of pools and session ids; no name leaves the store's root.
 _PREFIX = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[A-Za-z0-9_][A-Za-z0-9._-]{0,159}")
@@ -103,7 +103,7 @@ class Snapshots:
             inexact: those of other fingerprints of the model will do.
 
         Raises:
-            SnapshotRefused: one is damaged, or they do not belong together, or not here.
+            SnapshotRefused: one is damaged or gone, or they do not belong together, or not here.
             SnapshotStoreUnavailable: one cannot be read.
             InvalidField, NoCapacity, StaleEpoch, Draining
         """
@@ -169,7 +169,11 @@ def _written(store: SnapshotStore, prefix: str, snapshot: TakenSnapshot) -> Writ
 
 @contextmanager
 def _opened(store: SnapshotStore, name: str, memory: Memory) -> Iterator[Snapshot]:
-    with closing(store.open(name)) as file:
+    try:
+        opened = store.open(name)
+    except SnapshotMissing as error:
+        raise SnapshotRefused(str(error)) from error
+    with closing(opened) as file:
         yield snapshot_file.opened(file, name, memory)
 
 
