@@ -78,7 +78,7 @@ PARTS = {
         "tests/unit/worker",
         ("engine/lanes", "engine/sampling", "engine/test_generate.py", "service", "snapshots/test_snapshot_file.py"),
         ("redis", "transformers", "kakeya_router", "kakeya"),
-        extras=("fsspec", "mlx", "mlx_lm"),
+        extras=("cryptography", "fsspec", "mlx", "mlx_lm"),
         not_imported=(
             "kakeya_worker.mlx_backend",
             "kakeya_worker.conformance",
@@ -93,7 +93,7 @@ PARTS = {
         "tests/unit/worker_mlx",
         ("test_lanes.py", "test_mode.py"),
         ("torch", "redis", "kakeya_router", "kakeya"),
-        extras=("fsspec", "torch"),
+        extras=("cryptography", "fsspec", "torch"),
         not_imported=("kakeya_worker.torch_backend", "kakeya_worker.conformance"),
     ),
     "stubs": Part("proto/python", "kakeya-stubs", "kakeya_stubs", "", (), (*NO_MODEL, "redis")),
