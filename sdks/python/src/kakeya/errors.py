@@ -160,7 +160,7 @@ class BoundaryNotReachable(
 class SnapshotRefused(
     KakeyaError, status=grpc.StatusCode.FAILED_PRECONDITION, reason=ErrorReason.ERROR_REASON_SNAPSHOT_REFUSED
 ):
-    """A snapshot of the session is damaged, or of another model."""
+    """A snapshot of the session is damaged, or gone, or of another model."""
 
 
 class Unavailable(KakeyaError, status=grpc.StatusCode.UNAVAILABLE):

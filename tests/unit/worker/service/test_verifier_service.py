@@ -161,8 +161,8 @@ async def test_a_session_goes_on_from_a_snapshot(stub: Any) -> None:
     await stub.DeleteSnapshots(pb.DeleteSnapshotsRequest(names=[written.name]))
     again = pb.OpenSessionRequest(session_id="u", snapshots=[written.name])
     assert await _reason(stub.OpenSession(again)) == (
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        "SNAPSHOT_STORE_UNAVAILABLE",
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "SNAPSHOT_REFUSED",
     )
 
 

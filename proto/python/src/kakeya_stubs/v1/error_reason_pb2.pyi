@@ -88,7 +88,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     which it can, separated by commas.
     """
     ERROR_REASON_SNAPSHOT_REFUSED: _ErrorReason.ValueType  # 30
-    """FAILED_PRECONDITION: a snapshot of the session is damaged, or of another model."""
+    """FAILED_PRECONDITION: a snapshot of the session is damaged, or gone, or of another model."""
     ERROR_REASON_SNAPSHOT_STORE_UNAVAILABLE: _ErrorReason.ValueType  # 31
     """RESOURCE_EXHAUSTED: the snapshot store cannot be read or written, and what would have to be remembered without it
     is at its bound.
@@ -165,7 +165,7 @@ ERROR_REASON_BOUNDARY_NOT_REACHABLE: ErrorReason.ValueType  # 29
 which it can, separated by commas.
 """
 ERROR_REASON_SNAPSHOT_REFUSED: ErrorReason.ValueType  # 30
-"""FAILED_PRECONDITION: a snapshot of the session is damaged, or of another model."""
+"""FAILED_PRECONDITION: a snapshot of the session is damaged, or gone, or of another model."""
 ERROR_REASON_SNAPSHOT_STORE_UNAVAILABLE: ErrorReason.ValueType  # 31
 """RESOURCE_EXHAUSTED: the snapshot store cannot be read or written, and what would have to be remembered without it
 is at its bound.

@@ -87,8 +87,8 @@ class OpenSessionRequest(_message.Message):
     def snapshots(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Begins with what these snapshots hold instead of none: a whole one, and all since, each with what came after the one
         before. Sinks, window and what happens on overflow are theirs, as with fork_from. SNAPSHOT_REFUSED where they are
-        damaged, or not of this worker's fingerprint, or do not follow one another; SNAPSHOT_STORE_UNAVAILABLE where they
-        cannot be read.
+        damaged, or gone, or not of this worker's fingerprint, or do not follow one another; SNAPSHOT_STORE_UNAVAILABLE
+        where this worker cannot read them now.
         """
 
     def __init__(
