@@ -141,6 +141,16 @@ def test_the_same_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("_logging_restored")
+def test_for_people_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+    async def program(stop: asyncio.Event) -> None:
+        structlog.get_logger().info("ours", status="OK")
+
+    assert service_process.run("sample", "info", program, "console") == 0
+    (line,) = lines_for_people(capsys.readouterr().err)
+    assert line.split()[3:] == ["ours", "service=sample", "status=OK"]
+
+
+@pytest.mark.usefixtures("_logging_restored")
 def test_what_strangers_send_does_not_fill_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     async def program(stop: asyncio.Event) -> None:
         propagate.extract({"baggage": "%00=%ff;;;,", "traceparent": "0" * 600})
