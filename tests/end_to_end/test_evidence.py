@@ -16,6 +16,7 @@ GATES = ("kv_bounded", "rss_bounded", "prefill_bounded", "errors", "exact")
 SOUND: dict[str, Any] = {
     "platform_tests": {"exit_status": 0, "summary": "231 passed"},
     "session": {
+        "backend": "torch",
         "exit_status": 0,
         "kv_live_bytes": {"min": 1, "mean": 2, "max": 3},
         "gates": {name: {"outcome": "passed", "reason": ""} for name in GATES},
@@ -31,6 +32,39 @@ def _run(*flags: str, timeout: float = 60) -> "subprocess.CompletedProcess[str]"
 def test_sound_evidence_has_no_problems() -> None:
     assert evidence._problems(SOUND) == []
     assert evidence._problems(SOUND | {"platform_tests": None}) == []
+
+
+def test_of_floats_no_replay_is_asked_for() -> None:
+    found = deepcopy(SOUND)
+    found["session"]["gates"]["exact"]["outcome"] = "skipped"
+    assert evidence._problems(found | {"session": found["session"] | {"backend": "mlx"}}) == []
+    assert "--exact" not in _run("--backend", "mlx", "--print-4h-cmd").stdout
+    assert "--worker mlx" in _run("--backend", "mlx", "--print-server-cmd").stdout
+
+
+@pytest.mark.parametrize(
+    ("counts", "summary", "status"),
+    [
+        ("tests='9' failures='0' errors='0' skipped='2'", "7 passed, 0 failed, 0 errors, 2 skipped", 0),
+        ("tests='9' failures='1' errors='0' skipped='0'", "8 passed, 1 failed, 0 errors, 0 skipped", 1),
+        ("tests='9' failures='0' errors='3' skipped='0'", "6 passed, 0 failed, 3 errors, 0 skipped", 1),
+        ("tests='0' failures='0' errors='0' skipped='0'", "0 passed, 0 failed, 0 errors, 0 skipped", 1),
+    ],
+)
+def test_tests_that_were_run_before_are_read(tmp_path: Path, counts: str, summary: str, status: int) -> None:
+    junit = tmp_path / "conformance.xml"
+    junit.write_text(f"<testsuites><testsuite name='pytest' {counts} time='12.34'/></testsuites>")
+    found = evidence._read_tests(junit)
+    assert found == {"junit": str(junit), "exit_status": status, "summary": summary, "seconds": 12.3}
+
+
+@pytest.mark.parametrize("text", [None, "", "<testsuites/>", "<testsuite name='pytest'/>"])
+def test_a_file_that_says_nothing_of_tests_is_no_evidence(tmp_path: Path, text: str | None) -> None:
+    junit = tmp_path / "conformance.xml"
+    if text is not None:
+        junit.write_text(text)
+    with pytest.raises(evidence.CannotTry, match="does not say how the tests ended"):
+        evidence._read_tests(junit)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +90,7 @@ def test_the_commands_are_told() -> None:
     assert " -m kakeya up --ephemeral " in server
     bench = _run("--print-4h-cmd").stdout
     assert " -m kakeya bench session " in bench
-    assert bench.rstrip().endswith("--preset 4h --exact")
+    assert bench.rstrip().endswith("--exact --preset 4h")
     address = server.split("--bind ")[1].split()[0]
     assert f"--address {address} " in bench
 

@@ -1,0 +1,1 @@
+"""What the workflow of the Mac runs there. All of it runs on Linux, too."""
