@@ -348,7 +348,7 @@ mac-summary: ## a page of what these targets left: failures, gates, what is miss
 images: ## build the images of the compose stack; needs a Docker engine
 	docker compose build
 
-# Beside `make check`, not in it: it takes seconds and 40 MB of tools that change with GitHub, not with Kakeya.
+# Beside `make check`, not in it: it takes seconds and 80 MB of tools that change with GitHub, not with Kakeya.
 build/workflows/.installed: .github/lint/package.json .github/lint/requirements.txt
 	$(PYTHON) -m venv build/workflows/venv
 	build/workflows/venv/bin/pip install --quiet --disable-pip-version-check -r .github/lint/requirements.txt

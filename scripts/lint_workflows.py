@@ -61,7 +61,14 @@ def main(tools: Path, root: Path = ROOT) -> int:
         print(f"lint_workflows: error: {error}", file=sys.stderr)
         return 1
     print("\n".join(found), end="\n" if found else "")
-    zizmor = [tools / "venv" / "bin" / "zizmor", "--offline", "--quiet", "--persona", "pedantic", "--no-progress"]
+    zizmor = [
+        str(tools.resolve() / "venv" / "bin" / "zizmor"),
+        "--offline",
+        "--quiet",
+        "--persona",
+        "pedantic",
+        "--no-progress",
+    ]
     status = subprocess.run([*zizmor, ".github"], cwd=root).returncode
     if not found and not status:
         print(f"{len(workflows)} workflows, {len(steps)} shell steps and {len(SCRIPTS)} script: nothing found")

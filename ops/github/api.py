@@ -4,7 +4,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from http.client import HTTPException, HTTPMessage
+from email.message import Message
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -87,7 +88,7 @@ class Api:
     def _at(self, path: str) -> str:
         return f"{self._url}/repos/{self.repository}/{path}"
 
-    def _ask(self, method: str, url: str, body: Any = None) -> tuple[Any, HTTPMessage]:
+    def _ask(self, method: str, url: str, body: Any = None) -> "tuple[Any, Message[str, str]]":
         for number in range(1, MAX_TRIES + 1):
             status = None
             try:
@@ -137,7 +138,7 @@ def _message(text: bytes) -> str:
         return text[:200].decode(errors="replace")
 
 
-def _wait_of(status: int, headers: HTTPMessage, number: int) -> float | None:
+def _wait_of(status: int, headers: "Message[str, str]", number: int) -> float | None:
     """Seconds until a refused request may come again; none: the answer would be the same.
 
     GitHub refuses with 403 or 429 for its rate limits. The primary one names the second it ends at, the secondary one

@@ -95,7 +95,7 @@ def _take_off(api: Api, number: int) -> None:
     try:
         api.send("DELETE", f"issues/{number}/labels/{quote(LABEL)}")
     except GitHubError as error:
-        if error.status != 404:  # somebody was faster
+        if error.status != 404:  # a person was faster
             raise
 
 
