@@ -89,7 +89,9 @@ class Api:
         return f"{self._url}/repos/{self.repository}/{path}"
 
     def _ask(self, method: str, url: str, body: Any = None) -> "tuple[Any, Message[str, str]]":
-        for number in range(1, MAX_TRIES + 1):
+        number = 0
+        while True:
+            number += 1
             status = None
             try:
                 with self._open(self._request(method, url, body), timeout=TIMEOUT_SECONDS) as answer:
@@ -107,7 +109,6 @@ class Api:
             if wait > MAX_WAIT_SECONDS:
                 raise GitHubError(f"{said} (again in {wait:.0f} s, which is too long to wait)", status)
             self._sleep(wait)
-        raise AssertionError("the last try returns or raises")
 
     def _request(self, method: str, url: str, body: Any) -> Request:
         headers = {

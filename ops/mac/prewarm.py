@@ -9,6 +9,7 @@ processor, too. Each line that is not well ends with a command. Exit status: 0 w
 from __future__ import annotations  # see ops/mac/wheels.py
 
 import argparse
+import os
 import platform
 import shlex
 import shutil
@@ -54,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{'MISSING' if check.mend else 'ok':8}{check.name}: {check.found}")
     broken = [check for check in checks if check.mend]
     for check in broken:
-        print(f"to mend {check.name}, run on {platform.node()}: {check.mend}", file=sys.stderr)
+        line = f"to mend {check.name}, run on {platform.node()}: {check.mend}"
+        print(line, file=sys.stderr)
+        if os.environ.get("GITHUB_ACTIONS"):  # so that the page of the run shows it, too
+            print(f"::error title=pre-warm check::{line}")
     return 1 if broken else 0
 
 

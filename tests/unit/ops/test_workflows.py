@@ -93,6 +93,18 @@ def test_auto_label_runs_this_repositorys_script_alone() -> None:
         assert f"'{mac_label.LABEL}'" in each
 
 
+@pytest.mark.parametrize(
+    "module",
+    ["github.mac_admission", "github.mac_label", "github.mac_status", "mac.prewarm", "mac.summary", "mac.wheels"],
+)
+def test_each_script_runs_with_the_standard_library_alone(module: str) -> None:
+    command = [sys.executable, "-S", "-m", f"ops.{module}"]
+    done = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"python -m ops.{module} " in done.stdout
+    assert subprocess.run([*command, "--unknown"], cwd=ROOT, capture_output=True).returncode == 2
+
+
 def test_the_names_are_the_same_everywhere() -> None:
     assert (ROOT / ".github" / "workflows" / mac_label.WORKFLOW).is_file()
     said = (ROOT / "ops" / "README.md").read_text()

@@ -54,6 +54,17 @@ def test_what_is_missing_comes_with_the_command(tmp_path: Path, capsys: pytest.C
     assert f"to mend wheels, run on {platform.node()}: make -C {wheels.ROOT} mac-warm" in said.err
 
 
+def test_the_page_of_a_run_shows_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    prewarm.main(["--wheels", str(tmp_path)])
+    assert "::error" not in capsys.readouterr().out
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    prewarm.main(["--wheels", str(tmp_path)])
+    assert "::error title=pre-warm check::to mend wheels, run on" in capsys.readouterr().out
+
+
 def test_the_command_is_a_target() -> None:
     done = subprocess.run(["make", "-n", "mac-warm"], cwd=wheels.ROOT, capture_output=True, text=True, check=True)
     assert "-m ops.mac.wheels" in done.stdout
