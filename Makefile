@@ -306,7 +306,8 @@ bench-mlx: install ## the MLX backend beside mlx-lm on one checkpoint: prefill, 
 evidence: install ## the platform's tests and five minutes of a session, as a JSON file for a change (EVIDENCE_FLAGS='--seconds 60')
 	@$(BIN)/python ops/evidence.py $(EVIDENCE_FLAGS)
 
-# What .github/workflows/mac-integration.yml runs, on any machine: the steps are these targets and nothing else.
+# What .github/workflows/mac-integration.yml runs, on any machine: the steps are these targets and nothing else. They keep
+# to what GNU make 3.81 knows, which macOS comes with.
 MAC_WHEELS ?= $(HOME)/.cache/kakeya/wheels
 MAC_OUTPUT ?= build/mac
 
@@ -317,29 +318,24 @@ mac-prewarm: ## whether this machine can run the Mac's workflow, and the command
 	@$(PYTHON) -m ops.mac.prewarm --wheels '$(MAC_WHEELS)'
 
 # No index is asked: what is not among the wheels is an error.
-mac-install: export PIP_NO_INDEX := 1
-mac-install: export PIP_FIND_LINKS := $(MAC_WHEELS)
-mac-install: install ## make .venv from the wheels that mac-warm has kept
+mac-install: ## make .venv from the wheels that mac-warm has kept
+	@PIP_NO_INDEX=1 PIP_FIND_LINKS='$(MAC_WHEELS)' $(MAKE) --no-print-directory install
 
-# Offline: whoever looks beyond this machine meets a closed port at once, and what knows a hub does not ask it.
-mac-conformance mac-mixed-stack mac-session: export HF_HUB_OFFLINE := 1
-mac-conformance mac-mixed-stack mac-session: export TRANSFORMERS_OFFLINE := 1
-mac-conformance mac-mixed-stack mac-session: export PIP_NO_INDEX := 1
-mac-conformance mac-mixed-stack mac-session: export http_proxy := http://127.0.0.1:9
-mac-conformance mac-mixed-stack mac-session: export https_proxy := http://127.0.0.1:9
-mac-conformance mac-mixed-stack mac-session: export no_proxy := localhost,127.0.0.1,::1
+# Whoever looks beyond this machine meets a closed port at once, and what knows a hub does not ask it.
+MAC_OFFLINE := env HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PIP_NO_INDEX=1 \
+               http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 no_proxy=localhost,127.0.0.1,::1
 
 mac-conformance: mac-install ## the whole suite of the verifier seam on MLX, offline, with JUnit (CONFORMANCE_FLAGS='-m "not heavy"'; minutes)
 	@mkdir -p '$(MAC_OUTPUT)'
-	$(BIN)/python -m kakeya_worker.conformance mlx --junitxml '$(MAC_OUTPUT)/conformance.xml' $(CONFORMANCE_FLAGS)
+	$(MAC_OFFLINE) $(BIN)/python -m kakeya_worker.conformance mlx --junitxml '$(MAC_OUTPUT)/conformance.xml' $(CONFORMANCE_FLAGS)
 
 mac-mixed-stack: mac-install ## workers of torch and of MLX serve one model together, offline, with JUnit
 	@mkdir -p '$(MAC_OUTPUT)'
-	$(BIN)/python -m pytest --junitxml '$(MAC_OUTPUT)/mixed-stack.xml' tests/integration/test_mixed_stack.py $(TEST_FLAGS)
+	$(MAC_OFFLINE) $(BIN)/python -m pytest --junitxml '$(MAC_OUTPUT)/mixed-stack.xml' tests/integration/test_mixed_stack.py $(TEST_FLAGS)
 
 mac-session: mac-install ## half an hour of a session on MLX, offline; the evidence says how the suite ended, too (SESSION_SECONDS=1800)
 	@mkdir -p '$(MAC_OUTPUT)'
-	$(BIN)/python ops/evidence.py --backend mlx --seconds $(or $(SESSION_SECONDS),1800) --junit '$(MAC_OUTPUT)/conformance.xml' \
+	$(MAC_OFFLINE) $(BIN)/python ops/evidence.py --backend mlx --seconds $(or $(SESSION_SECONDS),1800) --junit '$(MAC_OUTPUT)/conformance.xml' \
 	  --output '$(MAC_OUTPUT)/evidence.json'
 
 mac-summary: ## a page of what these targets left: failures, gates, what is missing
