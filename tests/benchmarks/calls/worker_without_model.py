@@ -19,6 +19,7 @@ import grpc
 
 from kakeya_shared import installed_models
 from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
+from kakeya_shared.process import logs
 from kakeya_stubs.worker.v1 import registry_pb2_grpc
 from tests.integration.processes import Runtime
 from tests.unit.router.fake_worker import FakeWorker
@@ -81,4 +82,5 @@ async def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    logs.configure("worker", "error")  # a line for each call would be of what is measured beside it
     asyncio.run(main(sys.argv[1:]))
