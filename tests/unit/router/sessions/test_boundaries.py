@@ -22,6 +22,7 @@ from kakeya_shared.errors.tree import (
     QuotaExceeded,
     SessionClosed,
     SessionNotFound,
+    SnapshotStoreUnavailable,
     StoreUnavailable,
     WorkerLost,
 )
@@ -378,6 +379,20 @@ async def test_where_all_snapshots_are_damaged_the_boundary_cannot_be_reached(
         await only(stack, client, source)
     assert not any(fork != source for worker in pair.workers for fork in worker.lanes)
     assert (await client.create(request_id="once", **fork_of(source, boundary=90))).history_length == 90
+
+
+async def test_where_snapshots_cannot_be_read_now_the_boundary_can_be_reached_later(
+    stack: Stack, client: Client, pair: Pair
+) -> None:
+    source = await conversation(stack, client)
+    for worker in pair.workers:
+        worker.failures["OpenSession"] = [SnapshotStoreUnavailable("it does not answer")] * 1000
+    with pytest.raises(NoWorker):
+        await client.create(**fork_of(source, boundary=45))
+    await only(stack, client, source)
+    for worker in pair.workers:
+        worker.failures.clear()
+    assert (await client.create(**fork_of(source, boundary=45))).history_length == 45
 
 
 @pytest.mark.parametrize(("num_rewinds", "is_there"), [(0, True), (1, True), (0, False)])
