@@ -19,6 +19,7 @@ from typing import ClassVar
 import grpc
 from redis import Redis
 
+from kakeya import AsyncSession, SessionInfo
 from kakeya_shared.health_command import check
 from kakeya_shared.settings.addresses import HostPort
 from kakeya_stubs.admin.v1.admin_pb2 import ListWorkersRequest, WorkerStatus
@@ -278,6 +279,15 @@ async def eventually(condition: Callable[[], Awaitable[bool]], what: str, second
     while not await condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         await asyncio.sleep(next(pauses))
+
+
+async def settled(session: AsyncSession) -> SessionInfo:
+    """The session's description once its cancelled operation has ended: an append is let in.
+
+    Its history grows while the operation ends: all that the journal's groups have brought so far counts at once.
+    """
+    await session.append([])
+    return await session.info()
 
 
 def _pauses() -> Iterator[float]:

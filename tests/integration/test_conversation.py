@@ -10,7 +10,7 @@ import pytest
 
 import kakeya
 from tests.default_mode import kv_item_bytes
-from tests.integration.processes import NUM_SLOTS, SINK, WINDOW, Runtime, eventually
+from tests.integration.processes import NUM_SLOTS, SINK, WINDOW, Runtime, eventually, settled
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ async def test_bytes_are_true_after_eos_cancel_error_and_an_empty_append(
                 tokens.append(token)
                 if len(tokens) == 7:
                     break
-        info = await _settled(session)
+        info = await settled(session)
         assert info.history_length >= length + 7
         assert info.kv_live_bytes == _live(info.history_length, bytes_per_token)
         length = info.history_length
@@ -164,9 +164,3 @@ async def _done(generation: kakeya.AsyncGeneration) -> kakeya.GenerateResult:
     await generation.all()
     assert generation.done is not None
     return generation.done
-
-
-async def _settled(session: kakeya.AsyncSession) -> kakeya.SessionInfo:
-    """The session's description once its cancelled operation has ended: an append is let in."""
-    await session.append([])
-    return await session.info()

@@ -1,7 +1,7 @@
 """A client that stops reading: its row at the worker pauses after the tokens that fit on the way, and goes on later."""
 
 import kakeya
-from tests.integration.processes import eventually
+from tests.integration.processes import settled
 
 NUM_HOPS = 2
 CREDITS = 64
@@ -27,12 +27,7 @@ async def test_what_is_not_read_is_not_generated(client: kakeya.AsyncClient) -> 
                     await _generate(client, 200)  # time enough for as many tokens of the other
                     break
             generation.cancel()
-
-        async def settled() -> bool:
-            return (await session.info()).history_length > 10
-
-        await eventually(settled, "what was committed is on record")
-        num_ahead = (await session.info()).history_length - 10 - NUM_READ
+        num_ahead = (await settled(session)).history_length - 10 - NUM_READ
         assert CREDITS < num_ahead <= NUM_HOPS * CREDITS + 8
 
 
