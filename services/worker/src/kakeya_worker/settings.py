@@ -18,6 +18,7 @@ from kakeya_shared.settings.service import (
     append_bytes,
     setting,
 )
+from kakeya_shared.settings.typed_flags import MayBePath, is_directory, is_no_url
 from kakeya_shared.settings.window import MAX, Window
 
 
@@ -50,9 +51,10 @@ class WorkerSettings(RpcServerSettings):
         "router.example.org:50051 --token-file join.token",
         "kakeya worker --model ~/models/Qwen3-0.6B --window max --slab-bytes 6000000000",
         "kakeya worker --model mlx-community/Qwen3-0.6B-4bit --backend mlx",
+        "kakeya worker install-service --model kakeya-nano --join 127.0.0.1:50051    # started at each boot (--help)",
     )
 
-    model: str = setting(
+    model: Annotated[str, MayBePath(is_directory)] = setting(
         help="the model: a directory with config.json and safetensors, an installed model (kakeya-nano), or a hub id",
         metavar="MODEL",
     )
@@ -78,7 +80,7 @@ class WorkerSettings(RpcServerSettings):
         unit="directory",
         reason="$XDG_CACHE_HOME/kakeya, since converting takes longer than loading",
     )
-    snapshots: str = setting(
+    snapshots: Annotated[str, MayBePath(is_no_url)] = setting(
         "",
         "where snapshots of sessions are kept: a directory, or a URL for fsspec (s3://BUCKET/FOLDER), the same for all "
         "workers of a pool",

@@ -56,11 +56,11 @@ def metavar(field: FieldInfo) -> str:
         return said["metavar"]
     if said["unit"].isupper():
         return said["unit"]
-    kind = _bare(field.annotation)
+    kind = bare(field.annotation)
     if get_origin(kind) is Literal:
         return "{" + ",".join(map(str, get_args(kind))) + "}"
     if get_origin(kind) is tuple:
-        kind = _bare(get_args(kind)[0])
+        kind = bare(get_args(kind)[0])
     return _UNITS.get(said["unit"]) or _TYPES.get(kind, "TEXT")
 
 
@@ -79,11 +79,11 @@ class _Formatter(RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=32, width=min(110, shutil.get_terminal_size().columns))
 
 
-def _bare(kind: Any) -> Any:
-    """Without None and validators."""
+def bare(kind: Any) -> Any:
+    """A type without None and validators."""
     if get_origin(kind) in (Union, UnionType):
-        return _bare(next(each for each in get_args(kind) if each is not NoneType))
-    return _bare(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
+        return bare(next(each for each in get_args(kind) if each is not NoneType))
+    return bare(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
 
 
 def _said(field: FieldInfo) -> dict[str, str]:

@@ -93,7 +93,7 @@ class ServiceSettings(BaseSettings):
     def parse(cls, argv: list[str]) -> Self:
         """Reads flags and environment; on a bad value prints one line a field and exits with status 2."""
         try:
-            return CliApp.run(cls, cli_args=_whole(argv), cli_settings_source=flag_help.source(cls))
+            return CliApp.run(cls, cli_args=whole_words(argv), cli_settings_source=flag_help.source(cls))
         except ValidationError as error:
             for problem in error.errors():
                 print(f"{cls._program()}: error: {cls._place(problem['loc'])}: {problem['msg']}", file=sys.stderr)
@@ -108,10 +108,15 @@ class ServiceSettings(BaseSettings):
         if not location:
             return "settings"
         field = str(location[0])
-        return f"--{field.replace('_', '-')} ({cls.model_config.get('env_prefix', '')}{field.upper()})"
+        return f"--{field.replace('_', '-')} ({cls.variable(field)})"
+
+    @classmethod
+    def variable(cls, name: str) -> str:
+        """The variable of a setting."""
+        return f"{cls.model_config.get('env_prefix', '')}{name}".upper()
 
 
-def _whole(argv: list[str]) -> list[str]:
+def whole_words(argv: list[str]) -> list[str]:
     """Flags that pydantic-settings would cut: it reads `--flag=value` up to the end of the value's first line."""
     words = []
     for word in argv:
