@@ -1,5 +1,7 @@
 """What a person does on the live page."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 PATIENT_MS = 120_000.0
@@ -28,9 +30,24 @@ def asks_with(page: Any, **fields: Any) -> None:
     page.route("**/ui/answers/*", add)
 
 
+def until(page: Any, holds: Callable[[], bool]) -> None:
+    """Waits until something holds. The page goes on meanwhile."""
+    deadline = time.monotonic() + PATIENT_MS / 1000
+    while not holds():
+        assert time.monotonic() < deadline
+        page.wait_for_timeout(50)
+
+
+def drawn(page: Any) -> None:
+    """Waits until what was done to the page is to be seen: it draws before its next picture, and not at once."""
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+
+
 def say(page: Any, text: str) -> None:
+    """Returns when the question is to be seen, and no answer of the branch before."""
     page.locator("#text").fill(text)
     page.locator("#text").press("Enter")
+    drawn(page)
 
 
 def say_untyped(page: Any, text: str) -> None:
@@ -38,6 +55,13 @@ def say_untyped(page: Any, text: str) -> None:
     box = page.locator("#text")
     box.evaluate("(box, text) => { box.value = text; }", text)
     box.press("Enter")
+    drawn(page)
+
+
+def press(message: Any, name: str) -> None:
+    """One of a message's buttons, by what a screen reader calls it."""
+    message.get_by_role("button", name=name).click()
+    drawn(message.page)
 
 
 def answered(page: Any, number: int = 1) -> Any:

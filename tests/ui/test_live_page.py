@@ -10,7 +10,20 @@ import pytest
 from tests.integration.credentials import operator_of
 from tests.integration.http_stack import http_stack
 from tests.integration.open_http import ENDLESS
-from tests.ui.live_page import PATIENT_MS, answered, asks_with, fact, note, number, ready, say, say_untyped, words
+from tests.ui.live_page import (
+    PATIENT_MS,
+    answered,
+    asks_with,
+    fact,
+    note,
+    number,
+    press,
+    ready,
+    say,
+    say_untyped,
+    until,
+    words,
+)
 
 pytestmark = pytest.mark.heavy
 
@@ -25,6 +38,12 @@ QUESTIONS = (
     "When does my train leave?",
     "What is 6 + 7?",
 )
+
+
+LATE_FRAMES = """(late) => {
+    const request = window.requestAnimationFrame.bind(window);
+    window.requestAnimationFrame = (draw) => setTimeout(() => request(draw), late);
+}"""
 
 
 def test_it_chats_and_shows_the_session(page: Any) -> None:
@@ -53,10 +72,9 @@ def test_tokens_are_seen_as_they_come(page: Any) -> None:
     )
     say(page, "Tell me about rain, please, and about the sea, and the mountains.")
     length = len(words(answered(page)))
-    page.wait_for_timeout(100)
+    until(page, lambda: seen[-1:] == [length])
     assert seen == sorted(seen)
     assert len({*seen}) > 3
-    assert seen[-1] == length
 
 
 def test_history_grows_and_memory_does_not(page: Any) -> None:
@@ -65,8 +83,7 @@ def test_history_grows_and_memory_does_not(page: Any) -> None:
     for turn in range(1, 25):
         say(page, QUESTIONS[turn % len(QUESTIONS)])
         answered(page, turn)
-        page.wait_for_timeout(600)  # longer than from one look of the router to the next
-        points.append((number(fact(page, "History")), number(fact(page, "KV live"))))
+        points.append(_point_after(page, points[-1][0] if points else 0))
     lengths, live = zip(*points, strict=True)
     assert list(lengths) == sorted(lengths)
     full = [(length, bytes_live) for length, bytes_live in points if length > 240]
@@ -74,8 +91,7 @@ def test_history_grows_and_memory_does_not(page: Any) -> None:
     assert len({bytes_live for _, bytes_live in full}) == 1
     assert full[0][1] == max(live)
     assert full[-1][0] > full[0][0] + 100
-    label = str(page.locator("#retained").get_attribute("aria-label"))
-    assert label.startswith(f"Of {lengths[-1]:,} tokens it sees 0 to ")
+    until(page, lambda: _retained(page).startswith(f"Of {number(fact(page, 'History')):,} tokens it sees 0 to "))
     assert page.locator("#retained i").count() == 2
     assert page.locator("#memory-chart canvas").count() == 1
     assert page.locator("#turns-chart canvas").count() == 1
@@ -93,26 +109,38 @@ def _take_pictures(page: Any, folder: Path) -> None:
         page.screenshot(path=folder / f"live-page-{scheme}.png")
 
 
-def test_it_regenerates_and_branches(page: Any) -> None:
+@pytest.mark.parametrize("frame_ms", [0, 400])
+def test_it_regenerates_and_branches(page: Any, frame_ms: int) -> None:
+    """Also where the page draws late, as it does on a busy machine: what is read is not what was there before."""
+    page.evaluate(LATE_FRAMES, frame_ms)
     ready(page)
     say(page, "My name is Laura.")
     answered(page, 1)
     say(page, "What is my name?")
-    answered(page, 2).get_by_role("button", name="Regenerate").click()
-    again = page.locator(".message.assistant").nth(1)
-    again.locator(".tools span", has_text="2/2").wait_for(timeout=PATIENT_MS)
-    answered(page, 2)
-    again.get_by_role("button", name="Branch before").click()
-    page.locator(".message.assistant").nth(1).locator(".tools span", has_text="1/2").wait_for(timeout=PATIENT_MS)
-    page.locator(".message.user").first.get_by_role("button", name="Edit").click()
+    press(answered(page, 2), "Regenerate")
+    again = answered(page, 2)
+    assert again.locator(".tools span", has_text="2/2").count() == 1
+    press(again, "Branch before")
+    assert again.locator(".tools span", has_text="1/2").count() == 1
+    first = page.locator(".message.user").first
+    press(first, "Edit")
     say(page, "My name is Julia.")
     answered(page, 1)
     assert page.locator(".message").count() == 2
     say(page, "What is my name?")
     assert "Julia" in words(answered(page, 2))
-    page.locator(".message.user").first.get_by_role("button", name="Branch before").click()
-    page.locator(".message").nth(3).wait_for(timeout=PATIENT_MS)
+    press(first, "Branch before")
     assert "Laura" in words(page.locator(".message").nth(3))
+
+
+def _point_after(page: Any, length: int) -> tuple[int, int]:
+    """History and live bytes of the session, once the page has heard that it is longer than it was."""
+    until(page, lambda: fact(page, "State") != "busy" and number(fact(page, "History")) > length)
+    return number(fact(page, "History")), number(fact(page, "KV live"))
+
+
+def _retained(page: Any) -> str:
+    return str(page.locator("#retained").get_attribute("aria-label"))
 
 
 LONG: dict[str, Any] = {"max_tokens": 3000, "temperature": 1, "seed": 7, "logit_bias": ENDLESS}
@@ -179,6 +207,8 @@ def test_the_page_does_not_grow(page: Any) -> None:
         if turn in (begun, NUM_TURNS):
             sizes[turn] = _size(devtools)
     (nodes, heap), (nodes_then, heap_then) = sizes[begun], sizes[NUM_TURNS]
+    kept = page.evaluate("() => JSON.parse(sessionStorage.getItem('kakeya.conversation')).nodes.length")
+    assert kept == 1 + 2 * NUM_TURNS, "each question was asked and answered"
     assert nodes_then <= 1.2 * nodes, sizes
     assert heap_then - heap <= 1e6 + 2000 * NUM_TURNS, sizes
 
