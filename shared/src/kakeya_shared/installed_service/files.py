@@ -1,5 +1,6 @@
 """The files of a service: written together or not at all."""
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -80,17 +81,16 @@ def remove(paths: Iterable[Path], kept: Collection[Path] = ()) -> None:
                 shutil.rmtree(path)
             elif path.exists():
                 path.unlink()
-            _remove_empty(path.parents, kept)
         except OSError as error:
             raise ServiceError(f"{path} cannot be removed: {error.strerror or error}") from error
+        _remove_empty(path.parents, kept)
 
 
 def _remove_empty(directories: Iterable[Path], kept: Collection[Path]) -> None:
-    """From the first one on, up to one that stays or in which something is."""
-    for directory in directories:
-        if directory in kept:
-            return
-        if directory.is_dir():
-            if any(directory.iterdir()):
+    """From the first one on, up to one that stays, in which something is, or that this user cannot remove."""
+    with contextlib.suppress(OSError):
+        for directory in directories:
+            if directory in kept:
                 return
-            directory.rmdir()
+            if directory.is_dir():
+                directory.rmdir()

@@ -178,9 +178,9 @@ class _Command:
         files.write(written, self._host.directories)
         try:
             said = self._manager.start(service)
-        except ServiceError:
+        except ServiceError as error:
             if not was_installed:
-                self._take_back()
+                self._take_back(error)
             raise
         for file in written:
             print(f"wrote {file.path}")
@@ -193,11 +193,14 @@ class _Command:
         self._manager.stop(self._name)
         self._remove_files(self._manager.forget(self._name))
 
-    def _take_back(self) -> None:
+    def _take_back(self, because: ServiceError) -> None:
         """As `_remove`, where it is not known how far its start has got: it may be nothing that can be stopped."""
         with contextlib.suppress(ServiceError):
             self._manager.stop(self._name)
-        self._remove_files(self._manager.forget(self._name))
+        try:
+            self._remove_files(self._manager.forget(self._name))
+        except ServiceError as error:
+            raise ServiceError(f"{because}; and what is written stays: {error}") from because
 
     def _remove_files(self, beside: Sequence[Path]) -> None:
         own = [self._manager.unit(self._name), self._manager.variables(self._name)]
