@@ -33,7 +33,10 @@ DOCUMENTS = (
     "*/*/README.md",
 )
 LEFT_OUT = ("docs/configuration.md", "docs/http-fields.md")  # generated from what --help says, which is read below
-COMMANDS = ("", "up", "demo", "doctor", "chat", "router", "worker", "http", "health", "keys", "tenants", "tokens")
+COMMANDS = (
+    "", "up", "demo", "doctor", "chat", "router", "worker", "http", "health", "keys", "tenants", "tokens",
+    "models", "models pull", "worker install-service", "up install-service",
+)  # fmt: skip
 SOURCES = ("*.py", "*.lua", "*.proto", "*.md", "*.sh", "*.yml")
 _VAGUE = re.compile(r"\b(whoever|somebody|anybody|nobody's|(?:is|are|be) had)\b", re.IGNORECASE)
 _NAME = re.compile(r"\b[A-Z_]+\b")  # of a constant
@@ -83,7 +86,7 @@ def _prose(token: Token) -> str:
 
 def of_help(command: str) -> Iterator[Sentence]:
     """What --help says: paragraphs, and what stands beside each flag."""
-    words = [sys.executable, "-m", "kakeya", *([command] if command else []), "--help"]
+    words = [sys.executable, "-m", "kakeya", *command.split(), "--help"]
     said = subprocess.run(words, capture_output=True, text=True, check=True, env={"COLUMNS": "100", "PATH": ""}).stdout
     prose, _, _ = said.partition("\nexamples:")
     for block in re.split(r"\n\s*\n|\n(?=  \S)", prose):

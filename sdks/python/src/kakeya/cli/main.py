@@ -13,6 +13,7 @@ REQUIREMENTS = {
     "doctor": "kakeya-local",
     "health": "kakeya-shared",
     "http": "kakeya-http-shim",
+    "models": "kakeya-worker[torch]",
     "router": "kakeya-router",
     "up": "kakeya-local",
     "worker": "kakeya-worker[torch]",

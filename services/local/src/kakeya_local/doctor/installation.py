@@ -11,13 +11,13 @@ import psutil
 from kakeya import MissingExtra
 from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 from kakeya_local.doctor import mac
-from kakeya_local.doctor.checkpoint_files import flaw
 from kakeya_local.doctor.findings import Condition, Finding
 from kakeya_local.errors import StackError
 from kakeya_local.settings import DEFAULT_MODEL
 from kakeya_local.stack.data_directory import usual_path
 from kakeya_local.stack.planning.redis_binary import find_redis, redis_version
 from kakeya_shared import installed_models, plugins
+from kakeya_shared.checkpoint_files import flaw
 from kakeya_shared.process import processors
 from kakeya_shared.process.disk_room import shortage
 

@@ -9,6 +9,7 @@ import structlog
 
 from kakeya_shared.contract.tokenizer_digest import TokenizerError, tokenizer_digest
 from kakeya_worker.engine.seams.verifier import ModelRefused
+from kakeya_worker.hub.files import OF_A_CHECKPOINT
 from kakeya_worker.models import language_part
 
 _log = structlog.get_logger()
@@ -34,7 +35,7 @@ def _snapshot_of_hub(model: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors"]))
+        return Path(snapshot_download(model, allow_patterns=list(OF_A_CHECKPOINT)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelRefused(

@@ -1,0 +1,60 @@
+"""The models on this host: those that are installed as packages, and those in the hub's cache."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kakeya_shared import installed_models, plugins
+from kakeya_shared.checkpoint_files import flaw
+
+INSTALLED = "installed"
+_DOCUMENTS = ("config.json",)
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A model that `--model` takes.
+
+    Attributes:
+        revision: the hub's names of it, else the commit; "installed": it is a package.
+        problem: why a worker cannot load it; "" where it can.
+    """
+
+    model: str
+    revision: str
+    num_bytes: int
+    directory: Path
+    problem: str
+
+
+def local_models() -> Iterator[LocalModel]:
+    """All of them; nothing is asked of the hub."""
+    for name in installed_models.names():
+        yield _installed(name)
+    yield from _of_the_hub()
+
+
+def _installed(name: str) -> LocalModel:
+    try:
+        directory = installed_models.directory(name)
+    except plugins.PluginError as error:
+        return LocalModel(name, INSTALLED, 0, Path(), str(error))
+    num_bytes = sum(file.stat().st_size for file in directory.iterdir() if file.is_file())
+    return LocalModel(name, INSTALLED, num_bytes, directory, flaw(directory, _DOCUMENTS))
+
+
+def _of_the_hub() -> Iterator[LocalModel]:
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        cached = scan_cache_dir()
+    except CacheNotFound:
+        return
+    for repo in sorted(cached.repos, key=lambda repo: repo.repo_id):
+        if repo.repo_type != "model":
+            continue
+        for revision in sorted(repo.revisions, key=lambda revision: revision.commit_hash):
+            names = ", ".join(sorted(revision.refs)) or revision.commit_hash
+            directory = Path(revision.snapshot_path)
+            yield LocalModel(repo.repo_id, names, revision.size_on_disk, directory, flaw(directory, _DOCUMENTS))
