@@ -96,7 +96,7 @@ def test_a_conversation_goes_on_in_its_session(told: dict[str, Any]) -> None:
     [
         ("badRequest", "BadRequestError", 400, "invalid_request_error", "max_tokens: "),
         ("image", "BadRequestError", 400, "invalid_request_error", "messages[0].content[0].type: not supported: "),
-        ("notFound", "NotFoundError", 404, "not_found_error", "the model 'other'"),
+        ("notFound", "NotFoundError", 404, "not_found_error", "model: the model 'other' does not exist"),
     ],
 )
 def test_errors(told: dict[str, Any], case: str, kind: str, status: int, type_: str, message: str) -> None:

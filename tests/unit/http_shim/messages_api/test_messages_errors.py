@@ -66,6 +66,7 @@ async def test_of_paths_and_methods(shim: Shim, method: str, path: str, status: 
 async def test_of_a_model_that_is_not_there(shim: Shim) -> None:
     response = await ask(shim, model="claude-opus-9")
     assert (response.status_code, kind_of(response)) == (404, "not_found_error")
+    assert response.json()["error"]["message"] == "model: the model 'claude-opus-9' does not exist"
 
 
 @pytest.mark.parametrize(
