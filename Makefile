@@ -163,8 +163,8 @@ test-agents: install $(AGENT_CLIENTS:%=build/clients/%/.installed) ## unmodified
 	KAKEYA_TEST_AGENTS=$(AGENTS) $(BIN)/python -m pytest -m heavy --timeout 900 tests/agents $(TEST_FLAGS)
 	$(BIN)/python -m tests.agents.results $(AGENTS)
 
-test-schemas: install ## a thousand JSON schemas, kakeya-nano at temperature 1: every answer is of its schema (minutes; SCHEMAS=N)
-	KAKEYA_TEST_SCHEMAS=$(or $(SCHEMAS),1000) $(BIN)/python -m pytest --timeout 3600 tests/integration/test_schemas.py $(TEST_FLAGS)
+test-schemas: install ## a thousand JSON schemas, kakeya-nano at temperature 1: every answer is of its schema, and how many end (minutes; SCHEMAS=N)
+	KAKEYA_TEST_SCHEMAS=$(or $(SCHEMAS),1000) $(BIN)/python -m pytest -rP --timeout 3600 tests/integration/test_schemas.py $(TEST_FLAGS)
 
 test-versions: install ## routers and workers of the first wave against today's, both ways (needs the history of git; a minute)
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/integration/test_versions.py
