@@ -103,6 +103,19 @@ def test_the_cache_of_buffers_is_limited(random_checkpoint: Path) -> None:
     assert mx.set_cache_limit(256 * 2**20) == 256 * 2**20  # it returns the limit before
 
 
+def test_nothing_is_wired(random_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wired memory that comes and goes is what Macs crash over; mlx-lm wires as it generates."""
+
+    def refuse(limit: int) -> int:
+        raise AssertionError(f"{limit} bytes were to be wired")
+
+    monkeypatch.setattr(mx, "set_wired_limit", refuse)
+    verifier = load(random_checkpoint)
+    geometry = LaneGeometry(sink=2, window=14, chunk=8)
+    verifier.allocate(geometry, 1)
+    open_session(verifier, geometry).append(range(20))
+
+
 def test_without_mlx_the_install_line_is_said() -> None:
     source = """
 import sys

@@ -47,6 +47,7 @@ def test_a_mac_that_is_as_it_should_be() -> None:
         (replace(MINI, mlx=replace(MLX, has_metal=False, device="cpu")), "mlx", "computes on cpu", "on the Mac itself"),
         (replace(MINI, idle_minutes=10), "sleep", "after 10 idle minutes", "pmset -a sleep 0"),
         (replace(MINI, idle_minutes=None), "sleep", "unknown", "pmset -g"),
+        (replace(MINI, wired_limit_mb=23_000), "gpu memory", "too little is left", "iogpu.wired_limit_mb=0"),
         (replace(MINI, num_files=256), "open files", "256 in a process", "SoftResourceLimits"),
     ],
 )
@@ -57,6 +58,16 @@ def test_what_is_amiss_names_its_cure(facts: MacFacts, subject: str, detail: str
     assert cure in finding.cure
     others = [each for each in mac.findings(facts) if each.subject != subject]
     assert {each.condition for each in others} == {Condition.OK}
+
+
+def test_agents_may_be_kept_from_the_local_network() -> None:
+    """What a terminal reaches says nothing of them."""
+    finding = found(replace(MINI, agents=("kakeya-worker",)))["local network"]
+    assert finding.condition is Condition.ABSENT
+    assert "kakeya-worker: macOS keeps agents" in finding.detail
+    assert "kakeya worker install-service --system" in finding.cure
+    assert "local network" not in found(replace(MINI, agents=("kakeya-worker",), macos="14.7"))
+    assert "local network" not in found(MINI)
 
 
 def test_a_limit_that_was_set_is_told() -> None:
@@ -77,7 +88,13 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_facts_are_read(tools: Path) -> None:
+def test_facts_are_read(tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    agents = tmp_path / "Library/LaunchAgents"
+    agents.mkdir(parents=True)
+    (agents / "kakeya-worker.plist").touch()
+    (agents / "another.plist").touch()
+    assert mac.read_facts().agents == ("kakeya-worker",)
     facts = mac.read_facts()
     assert (facts.has_apple_silicon, facts.memory_bytes, facts.wired_limit_mb) == (True, 24 << 30, 0)
     assert (facts.idle_minutes, facts.machine) == (5, platform.machine())

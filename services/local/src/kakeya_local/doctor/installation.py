@@ -10,7 +10,7 @@ import psutil
 
 from kakeya import MissingExtra
 from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
-from kakeya_local.doctor import mac
+from kakeya_local.doctor import linux_sleep, mac
 from kakeya_local.doctor.findings import Condition, Finding
 from kakeya_local.errors import StackError
 from kakeya_local.settings import DEFAULT_MODEL
@@ -51,6 +51,8 @@ def examine() -> Iterator[Finding]:
     yield _disk()
     if platform.system() == "Darwin":
         yield from mac.examine()
+    elif platform.system() == "Linux":
+        yield from linux_sleep.examine()
     for part, purpose in _PARTS.items():
         yield _distribution(part, purpose, f"pip install {part}")
     yield _distribution("torch", "needed by the torch verifier", "pip install 'kakeya-worker[torch]'")

@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from kakeya_local.doctor import local_network
 from kakeya_local.doctor.findings import Condition, Finding
 
 _AREA = "mac"
@@ -19,6 +21,8 @@ _FEWEST_FILES = 1024
 # The first import of MLX after its installation reads all of it.
 _COMMAND_SECONDS = 60.0
 _GIB = 1 << 30
+_MIB = 1 << 20
+_LEFT_TO_MACOS_BYTES = 4 << 30
 # In a process of its own: MLX ends the one that it cannot find its device in.
 _PROBE = """
 import json
@@ -62,6 +66,7 @@ class MacFacts:
         wired_limit_mb: of the GPU's memory, as an administrator has set it; 0: the system's own.
         idle_minutes: after which it sleeps; 0: never; None: not known.
         num_files: that a process may have open.
+        agents: Kakeya's services that launchd starts for this user, by name.
     """
 
     macos: str
@@ -72,6 +77,7 @@ class MacFacts:
     idle_minutes: int | None
     num_files: int
     mlx: MlxFacts
+    agents: tuple[str, ...] = ()
 
 
 def examine() -> Iterator[Finding]:
@@ -91,6 +97,9 @@ def read_facts() -> MacFacts:
         idle_minutes=int(pmset[1]) if pmset else None,
         num_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         mlx=read_mlx(),
+        agents=tuple(
+            sorted(plist.stem for plist in Path("~/Library/LaunchAgents").expanduser().glob("kakeya-*.plist"))
+        ),
     )
 
 
@@ -115,6 +124,7 @@ def findings(facts: MacFacts) -> Iterator[Finding]:
     yield from _mlx(facts)
     yield _sleep(facts)
     yield _files(facts)
+    yield from _local_network(facts)
 
 
 def _macos(facts: MacFacts) -> Finding:
@@ -154,8 +164,13 @@ def _gpu_memory(facts: MacFacts) -> Finding:
     sizes = f"{facts.mlx.wirable_bytes / _GIB:.1f} of {facts.memory_bytes / _GIB:.1f} GiB may be wired"
     if facts.wired_limit_mb:
         origin = f"iogpu.wired_limit_mb is {facts.wired_limit_mb}, until the next start"
+        if facts.memory_bytes - facts.wired_limit_mb * _MIB < _LEFT_TO_MACOS_BYTES:
+            cure = (
+                "sudo sysctl iogpu.wired_limit_mb=0, and fewer lanes or a smaller model: what is wired is not swapped"
+            )
+            return Finding(_AREA, "gpu memory", Condition.ABSENT, f"{sizes} ({origin}): too little is left", cure)
     else:
-        origin = "the system's choice; more with: sudo sysctl iogpu.wired_limit_mb=MB"
+        origin = "the system's choice"
     return Finding(_AREA, "gpu memory", Condition.OK, f"{sizes} ({origin})")
 
 
@@ -174,6 +189,13 @@ def _files(facts: MacFacts) -> Finding:
         cure = "ulimit -n 4096; for a launchd service SoftResourceLimits, NumberOfFiles in its plist"
         return Finding(_AREA, "open files", Condition.ABSENT, found, cure)
     return Finding(_AREA, "open files", Condition.OK, found)
+
+
+def _local_network(facts: MacFacts) -> Iterator[Finding]:
+    """What this command reaches from Terminal says nothing of agents."""
+    if facts.agents and int(facts.macos.partition(".")[0] or 0) >= local_network.SINCE_MACOS:
+        found = f"{', '.join(facts.agents)}: macOS keeps agents from hosts of the local network that it is not told of"
+        yield Finding(_AREA, "local network", Condition.ABSENT, found, local_network.CURE)
 
 
 def _sysctl(name: str) -> int:

@@ -6,6 +6,7 @@ import grpc
 
 from kakeya.cli.commands import cure
 from kakeya.cli.flags.connection import Connection
+from kakeya_local.doctor import local_network
 from kakeya_local.doctor.findings import Condition, Finding
 from kakeya_local.doctor.redis_ping import ping
 from kakeya_local.stack.readiness import health, list_workers, open_channel
@@ -42,6 +43,9 @@ async def _router(channel: grpc.aio.Channel, connection: Connection, amiss: Cond
         health_status = await health(channel)
     except grpc.aio.AioRpcError as error:
         details = " ".join((error.details() or "").split())
+        if local_network.keeps_away(address, details):
+            said = f"{address} answers a ping, and connecting says {details!r}: macOS keeps this program from hosts of "
+            return Finding(_AREA, "router", amiss, f"{said}the local network", local_network.CURE)
         if error.code() in _NO_ANSWER:
             said, cures = f"no runtime answers at {address} ({details})", cure.unreachable(details, connection)
         else:

@@ -1,4 +1,8 @@
-"""What MLX runs on, and the memory that it keeps there."""
+"""What MLX runs on, and the memory that it keeps there.
+
+On Macs memory of the GPU that comes and goes, and memory that is wired, are what systems have crashed over. So weights
+and slab are allocated once and written in place, the cache is bounded, and nothing is wired (`mx.set_wired_limit`).
+"""
 
 import mlx.core as mx
 import structlog

@@ -2,14 +2,17 @@
 
 import json
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from kakeya.cli.commands import commands
+from kakeya.cli.commands import commands, tokens
+from kakeya.cli.flags.connection import Connection
 from kakeya.cli.output import byte_count, duration, moment
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.sdk.scripted_admin import SECRET, TOKEN_SECRET, ScriptedAdmin
@@ -143,6 +146,31 @@ def test_tokens(run: Run, admin: ScriptedAdmin) -> None:
         "expires_at": None,
     }
     assert run("tokens revoke x y") == (0, "revoked x\nrevoked y\n", "")
+
+
+def test_a_token_is_printed_as_the_line_that_joins(run: Run, admin: ScriptedAdmin) -> None:
+    flags = "--print-join --pool qwen --worker-id mac-1 --model Qwen/Qwen3"
+    status, out, err = run(f"tokens create {flags} --join router.example.org:50051")
+    line = (
+        f"KAKEYA_WORKER_TOKEN={TOKEN_SECRET} kakeya worker --model Qwen/Qwen3 --join router.example.org:50051 "
+        "--pool qwen --worker-id mac-1"
+    )
+    assert (status, out) == (0, f"{line}\n")
+    assert "It is shown only now" in err
+    assert err.endswith("As a service: `kakeya worker install-service` in place of `kakeya worker`.\n")
+    assert json.loads(run(f"tokens create {flags} --join router.example.org:50051 --json")[1])["join_line"] == line
+    assert run("tokens create --print-join")[1].endswith(f" kakeya worker --model MODEL --join {admin.address}\n")
+    assert "Put the model in the place of MODEL. Only this host reaches" in run("tokens create --print-join")[2]
+
+
+def test_the_line_that_joins_names_the_authorities_of_tls(tmp_path: Path) -> None:
+    flags = Namespace(join="", address="router:1", tls_ca=tmp_path / "ca.pem")
+    token = pb.Token(model="m")
+    assert tokens._join_line(token, "s", flags) == (
+        "KAKEYA_WORKER_TOKEN=s kakeya worker --model m --join router:1 --router-ca ca.pem"
+    )
+    advice = [*tokens._advice(token, flags, Connection("router:1"))]
+    assert advice[1:] == [f"Copy {tmp_path}/ca.pem to where the line is pasted."]
 
 
 def test_tenants_are_listed_pool_by_pool(run: Run, admin: ScriptedAdmin) -> None:

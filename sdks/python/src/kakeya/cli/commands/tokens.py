@@ -1,11 +1,14 @@
 """`kakeya tokens`: tokens with which workers join."""
 
+import shlex
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 
 from kakeya.cli.commands import admin_command
 from kakeya.cli.commands.admin_calls import AdminCalls
 from kakeya.cli.commands.admin_command import Verb
+from kakeya.cli.flags.connection import Connection
 from kakeya.cli.output import moment, new_secret
 from kakeya.cli.output.document import document
 from kakeya.cli.output.table import Cell, print_list, printable
@@ -15,6 +18,7 @@ SUMMARY = "make, list and revoke the tokens with which workers join"
 
 _HEADER = ("TOKEN", "POOL", "WORKER", "MODEL", "CREATED", "EXPIRES", "LABEL")
 _ANY = "any"
+_MODEL = "MODEL"
 
 
 def main(argv: list[str]) -> int:
@@ -30,6 +34,15 @@ def _create_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--pool", default="", metavar="NAME", help="the only pool that it admits to. Default any")
     parser.add_argument("--worker-id", default="", metavar="ID", help="the only worker that it admits. Default any")
     parser.add_argument("--model", default="", metavar="NAME", help="the only model that it admits. Default any")
+    parser.add_argument(
+        "--print-join", action="store_true", help="print the line that starts a worker with it, instead of the token"
+    )
+    parser.add_argument(
+        "--join",
+        default="",
+        metavar="HOST:PORT",
+        help="where workers reach the router. Default: where this command does",
+    )
     new_secret.add_flags(parser)
 
 
@@ -43,13 +56,36 @@ def _create(admin: AdminCalls, flags: Namespace) -> int:
     )
     response = admin.call("CreateToken", request)
     token = response.token
+    line = _join_line(token, response.secret, flags)
     explanation = (
         f"token {token.token_id} for pool {token.pool or _ANY}, worker {token.worker_id or _ANY}, model "
         f"{token.model or _ANY}, expires {_expires(token)}. It is shown only now; workers take it from "
         "KAKEYA_WORKER_TOKEN."
     )
-    new_secret.show(token, response.secret, explanation, as_json=flags.json)
+    if flags.print_join:
+        explanation = " ".join([explanation, *_advice(token, flags, admin.connection)])
+    shown = line if flags.print_join else response.secret
+    new_secret.show(token, response.secret, explanation, as_json=flags.json, line=shown, more={"join_line": line})
     return 0
+
+
+def _join_line(token: pb.Token, secret: str, flags: Namespace) -> str:
+    """What is pasted on the host of a worker. The secret is in a variable: no list of processes shows it."""
+    words = ["kakeya", "worker", "--model", token.model or _MODEL, "--join", flags.join or flags.address]
+    words += ["--pool", token.pool] if token.pool else []
+    words += ["--worker-id", token.worker_id] if token.worker_id else []
+    words += ["--router-ca", flags.tls_ca.name] if flags.tls_ca else []
+    return f"KAKEYA_WORKER_TOKEN={shlex.quote(secret)} {shlex.join(words)}"
+
+
+def _advice(token: pb.Token, flags: Namespace, connection: Connection) -> Iterator[str]:
+    yield "As a service: `kakeya worker install-service` in place of `kakeya worker`."
+    if not token.model:
+        yield f"Put the model in the place of {_MODEL}."
+    if flags.tls_ca:
+        yield f"Copy {flags.tls_ca} to where the line is pasted."
+    if not flags.join and connection.is_here:
+        yield "Only this host reaches that address: --join HOST:PORT names one for workers elsewhere."
 
 
 def _list(admin: AdminCalls, flags: Namespace) -> int:

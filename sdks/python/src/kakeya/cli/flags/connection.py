@@ -29,6 +29,11 @@ class Connection:
         return ApiKey(self.api_key).metadata if self.api_key else ()
 
     @property
+    def is_here(self) -> bool:
+        """Whether the address is one of this host, by which no other host reaches it."""
+        return _proxy.is_here(self.address)
+
+    @property
     def shows_key(self) -> bool:
         """Whether a listener on the way to another host reads the key."""
-        return bool(self.api_key) and self.credentials is None and not _proxy.is_here(self.address)
+        return bool(self.api_key) and self.credentials is None and not self.is_here

@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf.message import Message
@@ -20,11 +21,18 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document with the secret in it")
 
 
-def show(made: Message, secret: str, explanation: str, *, as_json: bool) -> None:
-    """Prints the secret alone on standard output, so that a shell can take it, and the explanation beside it."""
+def show(
+    made: Message, secret: str, explanation: str, *, as_json: bool, line: str = "", more: Mapping[str, str] = {}
+) -> None:
+    """Prints the secret alone on standard output, so that a shell can take it, and the explanation beside it.
+
+    Args:
+        line: is printed in place of the secret.
+        more: stands in the JSON document, too.
+    """
     if as_json:
-        shown: dict[str, Any] = {"secret": secret} | document(made)
+        shown: dict[str, Any] = {"secret": secret} | document(made) | dict(more)
         print_json(shown)
         return
-    print(secret, flush=True)
+    print(line or secret, flush=True)
     print(printable(explanation), file=sys.stderr)
