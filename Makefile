@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-router bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -337,6 +337,12 @@ mac-session: mac-install ## half an hour of a session on MLX, offline; the evide
 	@mkdir -p '$(MAC_OUTPUT)'
 	$(MAC_OFFLINE) $(BIN)/python ops/evidence.py --backend mlx --seconds $(or $(SESSION_SECONDS),1800) --junit '$(MAC_OUTPUT)/conformance.xml' \
 	  --output '$(MAC_OUTPUT)/evidence.json'
+
+mac-lock: install ## the lock of what Kakeya needs on a Mac, ops/homebrew/pylock.toml, by constraints.txt (needs uv and PyPI)
+	$(BIN)/python -m ops.homebrew.lock ops/homebrew/pylock.toml
+
+formula: install ## Homebrew's formula from that lock, ops/homebrew/kakeya.rb (SOURCE=URL SHA256=DIGEST OUTPUT=FILE: of a released archive)
+	$(BIN)/python -m ops.homebrew.formula $(OUTPUT) $(if $(SOURCE),--source '$(SOURCE)' --sha256 '$(SHA256)')
 
 mac-summary: ## a page of what these targets left: failures, gates, what is missing
 	@$(PYTHON) -m ops.mac.summary '$(MAC_OUTPUT)'

@@ -26,7 +26,7 @@ PAGES = {
 
 def main() -> int:
     stale = [*_stale_stubs(), *_stale_pages(), *_stale_vectors(), *_stale_outcomes(), *_stale_twin()]
-    stale += [*_stale_dashboards(), *_stale_alerts()]
+    stale += [*_stale_dashboards(), *_stale_alerts(), *_stale_formula()]
     for problem in stale:
         print(f"drift: {problem}", file=sys.stderr)
     if not stale:
@@ -72,6 +72,11 @@ def _stale_dashboards() -> list[str]:
 
 def _stale_alerts() -> list[str]:
     return [] if LOCAL_ALERTS.read_bytes() == ALERTS.read_bytes() else ["kakeya_local/alerts.yaml (make dashboards)"]
+
+
+def _stale_formula() -> list[str]:
+    command = [sys.executable, "-m", "ops.homebrew.formula", "--check"]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True).stdout.splitlines()
 
 
 def _files(directory: Path) -> dict[Path, bytes]:

@@ -29,6 +29,7 @@ DOCUMENTS = (
     "docs/*.md",
     "docs/decisions/*.md",
     "docs/recipes/*.md",
+    "ops/*.md",
     "*/README.md",
     "*/*/README.md",
 )
