@@ -57,8 +57,8 @@ def page(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 def test_all_is_well(well: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, text = page(well, capsys)
     assert status == 0
-    assert "| MLX conformance | 1 | 0 | 0 | 0 |" in text
-    assert "| Mixed stack | 1 | 0 | 0 | 0 |" in text
+    assert "| MLX conformance | 1 | 0 | 0 |" in text
+    assert "| Mixed stack | 1 | 0 | 0 |" in text
     assert "Session of 1200 turns on arm64: **holds**." in text
     assert "<details>" not in text
 
@@ -75,7 +75,7 @@ def test_failures_are_shown_with_what_they_said(well: Path, capsys: pytest.Captu
     junit(well, "conformance", text)
     status, text = page(well, capsys)
     assert status == 1
-    assert "| MLX conformance | 1 | 2 | 1 | 0 |" in text
+    assert "| MLX conformance | 1 | 2 | 1 |" in text
     assert "<code>test_conformance::test_a</code>" in text
     assert "    E   AssertionError: one <b>and</b> one" in text
     assert "<code>test_conformance::test_b</code>" in text
@@ -107,7 +107,7 @@ def test_a_suite_without_tests_is_not_well(well: Path, capsys: pytest.CaptureFix
     junit(well, "mixed-stack", "")
     status, text = page(well, capsys)
     assert status == 1
-    assert "| Mixed stack | 0 | 0 | 0 | 0 |" in text
+    assert "| Mixed stack | 0 | 0 | 0 |" in text
 
 
 def test_a_gate_that_failed_is_told(well: Path, capsys: pytest.CaptureFixture[str]) -> None:
