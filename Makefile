@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-router bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-tunnel bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -237,6 +237,9 @@ bench-router: install ## what a call costs the router, beside that of another co
 bench-watched: install ## what metrics and traces cost: decode throughput, and the router's processor time a token (PAIRS=20, JSON=FILE; 15 minutes)
 	@$(BIN)/python -m tests.benchmarks.calls.watched_cost $(if $(PAIRS),--pairs $(PAIRS) --routers $(PAIRS)) \
 	  $(if $(JSON),--json '$(JSON)')
+
+bench-tunnel: install ## what a worker behind a tunnel costs beside one that is dialled: first token, processor time a token (PAIRS=12, JSON=FILE; 4 minutes)
+	@$(BIN)/python -m tests.benchmarks.calls.tunnel_cost $(if $(PAIRS),--pairs $(PAIRS)) $(if $(JSON),--json '$(JSON)')
 
 bench-http: install ## what the HTTP shim adds to an answer, beside the gRPC SDK (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.calls.http_overhead $(if $(JSON),--json '$(JSON)')

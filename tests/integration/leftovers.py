@@ -22,7 +22,14 @@ class Pool:
 
     def stays(self, key: str) -> bool:
         inside = f"kakeya:{{{self.name}}}:"
-        standing = ("kakeya:schema", "kakeya:pools", "kakeya:routers", f"{inside}workers", f"{inside}ticket")
+        standing = (
+            "kakeya:schema",
+            "kakeya:pools",
+            "kakeya:routers",
+            "kakeya:tunnel_ports",
+            f"{inside}workers",
+            f"{inside}ticket",
+        )
         return key in standing or key.startswith(f"{inside}worker:")
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import grpc
-from redis import Redis
 
 from kakeya import AsyncSession, SessionInfo
 from kakeya_shared.health_command import check
@@ -25,6 +24,7 @@ from kakeya_shared.settings.addresses import HostPort
 from kakeya_stubs.admin.v1.admin_pb2 import ListWorkersRequest, WorkerStatus
 from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
 from tests.integration.forked_service import ForkedService
+from tests.integration.lapses import Lapses
 from tests.ports import free_port
 from tests.redis_server import RedisServer, redis_server
 
@@ -77,6 +77,11 @@ class Process:
         """Of a worker that is not told another name: of its host and port."""
         return f"{socket.gethostname()}-{HostPort.parse(self.address).port}"
 
+    @property
+    def incarnation(self) -> str:
+        """Of a worker, by which it has joined."""
+        return self._said("incarnation")
+
     def _said(self, field: str) -> str:
         events = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
         return next(str(event[field]) for event in reversed(events) if field in event)
@@ -92,7 +97,7 @@ class Process:
 
 
 @dataclass
-class Runtime:
+class Runtime(Lapses):
     """What a test drives. Use `runtime` to make one.
 
     Attributes:
@@ -143,11 +148,13 @@ class Runtime:
             f"the router serves; see {router.log}",
         )
 
-    def start_worker(self, *flags: str, lanes: int = 8, address: str = "") -> Process:
-        address = address or f"127.0.0.1:{free_port()}"
-        joins = ",".join(router.address for router in self.routers)
+    def start_worker(self, *flags: str, lanes: int = 8, address: str = "", joins: str = "") -> Process:
+        """`joins`: all routers unless said. With --reverse it has no address."""
+        address = "" if "--reverse" in flags else address or f"127.0.0.1:{free_port()}"
+        joins = joins or ",".join(router.address for router in self.routers)
         shape = ["--sink", str(SINK), "--window", str(WINDOW), "--lanes", str(lanes), "--threads", "1"]
-        arguments = ["kakeya_worker", "--model", str(self.model), "--join", joins, "--bind", address, *shape, *flags]
+        where = ["--join", joins, *(["--bind", address] if address else [])]
+        arguments = ["kakeya_worker", "--model", str(self.model), *where, *shape, *flags]
         worker = self._start("worker", address, arguments)
         self.workers.append(worker)
         return worker
@@ -168,29 +175,6 @@ class Runtime:
 
     def wait_for_workers(self, number: int) -> None:
         wait_until(lambda: len(self.list_workers()) == number, f"{number} workers have joined")
-
-    def lapse(self, worker: Process) -> None:
-        """Has a worker's lease lapse that is dead or stopped, as where it has been silent for so long."""
-        with self._state() as state:
-            for workers in state.scan_iter("kakeya:{*}:workers"):
-                for worker_id in state.zrange(workers, 0, -1):
-                    if state.hget(f"{workers.removesuffix('s')}:{worker_id}", "address") == worker.address:
-                        state.zadd(workers, {worker_id: 1}, xx=True)
-
-    def lapse_operation(self, session_id: str) -> None:
-        """Has the operation's lease lapse that a dead router holds on a session."""
-        with self._state() as state:
-            state.hset(f"kakeya:{{{session_id.partition('.')[0]}}}:op:{session_id}", "lease_until_ms", 1)
-
-    def expire(self, session_id: str) -> bool:
-        """Has a session's time be over; whether it is still there. The end of an operation gives it a new time."""
-        expiry = f"kakeya:{{{session_id.partition('.')[0]}}}:expiry"
-        with self._state() as state:
-            state.zadd(expiry, {session_id: 1}, xx=True)
-            return state.zscore(expiry, session_id) is not None
-
-    def _state(self) -> Redis:
-        return Redis.from_url(self.redis.url, decode_responses=True, protocol=2)
 
     def stop(self) -> None:
         """Shims first, so that they find a runtime in which to close their sessions."""

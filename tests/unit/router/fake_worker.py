@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import grpc
@@ -149,6 +150,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         prefill_tokens_per_second, snapshot_free_bytes: what it says of that.
         contract_version, features: what it says of that when it joins.
         first_token_id: its tokens go round in the 800 from this one on.
+        tunnels: routers that it has tunnels to, where it is reached through some.
     """
 
     def __init__(
@@ -167,9 +169,12 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         features: Sequence[str] = (),
         prefill_tokens_per_second: float = 0.0,
         snapshot_free_bytes: int = 0,
+        socket: Path | None = None,
     ) -> None:
         self.worker_id = worker_id
-        self.incarnation = f"incarnation-{next(_incarnations)}"
+        number = next(_incarnations)
+        self.incarnation = f"incarnation-{number}" if socket is None else f"{number:032x}"
+        self.tunnels: Sequence[str] = ()
         self.num_lanes = num_lanes
         self.pool = pool
         self.model = model
@@ -208,7 +213,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.features: Sequence[str] = features
         self.first_token_id = 100
         self.server = RpcServer(
-            "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
+            socket or "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
         )
         verifier_pb2_grpc.add_VerifierServiceServicer_to_server(self, self.server.grpc_server)
         self.leases: Any = None
@@ -217,7 +222,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
 
     async def __aenter__(self) -> Self:
         await self.server.__aenter__()
-        self.address = self.server.address
+        self.address = self.server.address if self.server.socket is None else ""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -240,6 +245,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             pool=self.pool,
             model=self.model,
             address=self.address,
+            tunnel=not self.address,
             backend="fake",
             dtype="float32",
             slab_bytes=self.num_lanes * LANE_BYTES,
@@ -284,6 +290,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             rss_bytes=self.rss_bytes,
             draining=self.draining,
             number=next(self.numbers),
+            tunnels=self.tunnels,
         )
 
     def leave_request(self) -> registry_pb2.LeaveRequest:

@@ -31,6 +31,7 @@ LONG_SECONDS = 60.0
 FAST: dict[str, Any] = {
     "bind": "127.0.0.1:0",
     "metrics_bind": "none",
+    "tunnel_bind": "none",
     "redis_timeout_seconds": LONG_SECONDS,
     "reap_interval_seconds": 0.05,
     "heartbeat_interval_seconds": 0.1,

@@ -1,6 +1,7 @@
 """Whether the router serves: told by a loop that nothing ends."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import cast
 
@@ -30,11 +31,15 @@ class Redis:
         return ""
 
 
+async def nothing_else(_routers: Sequence[str]) -> None:
+    """Is said of this router."""
+
+
 async def watched(redis: Redis, num_told: int) -> tuple[list[bool], list[str]]:
     """What a watch tells, so many times, and what it logs meanwhile."""
     told: asyncio.Queue[bool] = asyncio.Queue()
     watch = StoreWatch(
-        cast(RedisConnection, redis), cast(WorkerStore, redis), "here:1", told.put, interval_seconds=0.001
+        cast(RedisConnection, redis), cast(WorkerStore, redis), "here:1", told.put, nothing_else, interval_seconds=0.001
     )
     with structlog.testing.capture_logs() as lines:
         watching = asyncio.create_task(watch.run())

@@ -47,8 +47,10 @@ def authority(tmp_path: Path) -> Authority:
 
 async def test_what_is_no_protobuf_is_an_invalid_request_of_every_rpc(client: Client) -> None:
     for service, method in METHODS:
-        kind: Any = client.channel.unary_stream if method.server_streaming else client.channel.unary_unary
-        call = kind(f"/{service}/{method.name}")(b"\xff\xff\xff", timeout=60)
+        kinds = {(True, True): "stream_stream", (False, True): "unary_stream", (False, False): "unary_unary"}
+        kind: Any = getattr(client.channel, kinds[method.client_streaming, method.server_streaming])
+        request = iter([b"\xff\xff\xff"]) if method.client_streaming else b"\xff\xff\xff"
+        call = kind(f"/{service}/{method.name}")(request, timeout=60)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await (call.read() if method.server_streaming else call)
         error = error_details.decode(caught.value)
@@ -150,9 +152,10 @@ def test_tls_files_that_cannot_be_used_end_the_start(authority: Authority, tmp_p
 
 async def test_a_bad_certificate_ends_the_start(authority: Authority, redis_url: str) -> None:
     one, two = authority.pair("one"), authority.pair("two")
-    router = Router(RouterSettings(redis=redis_url, bind="127.0.0.1:0", tls_cert=one.cert, tls_key=two.key))
+    told = RouterSettings(redis=redis_url, bind="127.0.0.1:0", tls_cert=one.cert, tls_key=two.key)
     with pytest.raises(StartError, match="no certificate with its key"):
-        await router.__aenter__()
+        async with Router(told):
+            pass
 
 
 def _asking(pair: Pair, authority: Authority) -> RpcServerSettings:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -50,7 +51,7 @@ class Toy(RuntimeServiceServicer):
 
 
 @asynccontextmanager
-async def serving(bind: str = "127.0.0.1:0", **settings: Any) -> AsyncIterator[tuple[RpcServer, Toy]]:
+async def serving(bind: str | Path = "127.0.0.1:0", **settings: Any) -> AsyncIterator[tuple[RpcServer, Toy]]:
     """A server with these settings, else the defaults."""
     toy = Toy()
     server = RpcServer(bind, [SERVICE], settings=RpcServerSettings.model_construct(**settings), grace_seconds=0)

@@ -1,6 +1,6 @@
 """Whether Redis answers decides whether this router serves."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
@@ -20,6 +20,7 @@ class StoreWatch:
     Args:
         address: where this router is reached.
         set_serving: told of each change.
+        announce: what else is to be said of this router, to those that run.
 
     What ends the service is told once, however its text goes on to change.
     """
@@ -28,6 +29,7 @@ class StoreWatch:
     _store: WorkerStore
     _address: str
     _set_serving: Callable[[bool], Awaitable[None]]
+    _announce: Callable[[Sequence[str]], Awaitable[None]]
     _: KW_ONLY
     interval_seconds: float
     _told: type[Exception | None] | None = field(default=None, init=False)  # NoneType: that Redis answers
@@ -53,7 +55,7 @@ class StoreWatch:
         try:
             if is_new:
                 await self._redis.claim_layout()
-            await self._store.announce_router(self._address)
+            await self._announce(await self._store.announce_router(self._address))
             if is_new:
                 await self._look_at_policy()
         except (StoreUnavailable, UnknownLayout) as error:

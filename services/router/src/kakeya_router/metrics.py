@@ -167,6 +167,7 @@ class RouterMetrics:
             "Sessions that have failed since their lane did not hold what it must, by invariant.",
             Label("invariant", ("inv1", "inv2")),
         )
+        self.tunnels = meters.gauge("kakeya_router_tunnels", "Tunnels of workers that end at this router now.")
         self.redis_seconds = meters.histogram(
             "kakeya_router_redis_seconds",
             "Calls of Redis, from asking to the answer; several commands in one round trip are one.",

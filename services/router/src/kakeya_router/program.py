@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,7 @@ from kakeya_router.health import StoreWatch
 from kakeya_router.metrics import PREFIX
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import UnknownLayout
+from kakeya_router.tunnels.tunnel_port import PortTakenError
 from kakeya_router.wiring import Parts
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.metrics.exposition import Exposition, ExpositionError
@@ -49,6 +51,7 @@ class Router:
         self._export = MetricExport(self._parts.base.metrics.meters, "router")
         self._loops: list[asyncio.Task[None]] = []
         self._advertised = ""
+        self._tunnel_address = ""
 
     @property
     def address(self) -> str:
@@ -77,18 +80,19 @@ class Router:
                 await parts.base.redis.claim_layout()
             await self._exposition.__aenter__()
             await self._server.__aenter__()
-        except (UnknownLayout, BindError, ExpositionError) as error:
+            await self._open_tunnel_port()
+        except (UnknownLayout, BindError, ExpositionError, PortTakenError) as error:
             await self._exposition.__aexit__(None, None, None)
             await parts.base.redis.aclose()
             raise StartError(str(error)) from error
         await self._export.__aenter__()
         parts.base.metrics.meters.before_reading(parts.fleet_reading.refresher(asyncio.get_running_loop()))
-        self._advertised = self._settings.advertise or _reachable(self.address)
         watch = StoreWatch(
             parts.base.redis,
             parts.base.stores.workers,
             self._advertised,
             self._server.set_serving,
+            self._announce_tunnel_port,
             interval_seconds=self._settings.heartbeat_interval_seconds,
         )
         loops = (watch, parts.base.fleet, parts.reaper, parts.drainer, parts.queue)
@@ -98,8 +102,28 @@ class Router:
             address=self.address,
             advertised=self._advertised,
             metrics=self._exposition.address or NOWHERE,
+            tunnels=parts.base.tunnel_port.address or NOWHERE,
         )
         return self
+
+    async def _open_tunnel_port(self) -> None:
+        """Raises PortTakenError."""
+        base, settings = self._parts.base, self._settings
+        self._advertised = settings.advertise or _reachable(self.address)
+        base.ways.router = self._advertised
+        if settings.tunnel_bind == NOWHERE:
+            return
+        await base.tunnel_port.listen(settings.tunnel_bind)
+        near = HostPort.parse(base.tunnel_port.address)
+        host = HostPort.parse(self._advertised).host if near.host in ("0.0.0.0", "::") else near.host  # noqa: S104  # compared with, not bound to
+        self._tunnel_address = settings.tunnel_advertise or str(HostPort(host, near.port))
+        is_secured = base.tunnel_port.is_secured
+        self._parts.tunnelling.open(self._advertised, self._tunnel_address, is_secured=is_secured)
+
+    async def _announce_tunnel_port(self, routers: Sequence[str]) -> None:
+        """Raises StoreUnavailable."""
+        if self._tunnel_address:
+            await self._parts.base.stores.tunnels.announce(self._advertised, self._tunnel_address, routers)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -114,10 +138,13 @@ class Router:
         with suppress(StoreUnavailable, TimeoutError):  # then nobody reads the list either
             async with asyncio.timeout(_SETTLE_SECONDS):
                 await parts.base.stores.workers.forget_router(self._advertised)
+                await parts.base.stores.tunnels.forget(self._advertised)
         await parts.gate.close(self._settings.shutdown_grace_seconds)
+        parts.base.tunnels.close()
         await self._server.__aexit__(kind, error, trace)
         await parts.base.tasks.drain(_SETTLE_SECONDS)
         await parts.base.workers.aclose()
+        await parts.base.tunnel_port.close()
         await parts.base.redis.aclose()
         _log.info("router stopped")
 

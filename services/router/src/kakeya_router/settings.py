@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
-from kakeya_router.kept_settings import KeptSettings, limit, seconds
+from kakeya_router.kept_settings import limit, seconds
+from kakeya_router.tunnel_settings import TunnelSettings
 from kakeya_shared.settings.addresses import Address
 from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS, CheckedRedisUrl
 from kakeya_shared.settings.service import (
@@ -30,7 +31,7 @@ def _secret(given: SecretStr) -> SecretStr:
 _Secret = Annotated[SecretStr, AfterValidator(_secret)]
 
 
-class RouterSettings(KeptSettings):
+class RouterSettings(TunnelSettings):
     """Session router: serves sessions, keeps their state in Redis, places them on workers."""
 
     model_config = ServiceSettings.configured(command="router")

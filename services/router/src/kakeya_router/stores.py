@@ -7,6 +7,7 @@ from kakeya_router.lanes.closing import LANE_LEASE_SECONDS
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.fleet.tunnel_store import TunnelStore
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.creation_store import CreationStore
@@ -32,6 +33,7 @@ class Stores:
             waiter_grace_seconds=LEASE_SECONDS,
         )
         self.workers = WorkerStore(redis, settings.worker_lease_seconds)
+        self.tunnels = TunnelStore(redis)
         self.credentials = CredentialStore(redis)
         self.queue = QueueStore(
             redis, lease_seconds=LEASE_SECONDS, queue_length=settings.queue_length, grace_seconds=LEASE_SECONDS

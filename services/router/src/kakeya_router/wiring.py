@@ -8,7 +8,9 @@ from kakeya_router.api.models import Models
 from kakeya_router.api.registry_service import RegistryService
 from kakeya_router.api.runtime_service import RuntimeService
 from kakeya_router.api.session_pages import SessionPages
+from kakeya_router.api.tunnelling import Tunnelling
 from kakeya_router.api.watching import Watching
+from kakeya_router.base import Base
 from kakeya_router.contract.same_names import same_named
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.lanes.admission_queue import AdmissionQueue
@@ -18,8 +20,6 @@ from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.lanes.resuming import Resuming
 from kakeya_router.lanes.search import Search
-from kakeya_router.live.board import Board
-from kakeya_router.metrics import RouterMetrics
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Generating
 from kakeya_router.operations.needed_features import NeededFeatures
@@ -40,28 +40,17 @@ from kakeya_router.sessions.sources import Sources
 from kakeya_router.sessions.tagging import Tagging
 from kakeya_router.sessions.turns import Turns
 from kakeya_router.settings import RouterSettings
-from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.access.rights import Quota
-from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import ROOM
 from kakeya_router.store.sessions.session_changes import TimesToLive
 from kakeya_router.store.subscription import messages
-from kakeya_router.stores import Stores
 from kakeya_router.workers import placement
-from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.fleet_gauges import FleetGauges
 from kakeya_router.workers.fleet_reading import FleetReading
 from kakeya_router.workers.ledger_audit import LedgerAudit
-from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
-from kakeya_shared.metrics.meters import Meters
-from kakeya_shared.process.detached_tasks import DetachedTasks
-from kakeya_shared.rpc.otlp import METRICS
-from kakeya_shared.rpc.tls import client_tls
-from kakeya_shared.settings.addresses import NOWHERE
 
-_LEASES_MISSED = 3
 _GIVES_WAY = {
     "auto": GivesWay.IS_SAVED,
     "queue": GivesWay.NEVER,
@@ -69,32 +58,6 @@ _GIVES_WAY = {
     "close-idle": GivesWay.IS_CLOSED,
     "evict-idle": GivesWay.IS_PARKED,
 }
-
-
-class Base:
-    """What everything stands on: metrics, Redis, the workers as they are now, what viewers see, snapshots, tasks."""
-
-    def __init__(self, settings: RouterSettings) -> None:
-        self.metrics = metrics = RouterMetrics(Meters(is_on=settings.metrics_bind != NOWHERE or METRICS.is_wanted()))
-        self.grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
-        self.redis = RedisConnection(
-            settings.redis, settings.redis_timeout_seconds, directory=settings.redis_directory, metrics=metrics
-        )
-        self.stores = Stores(settings, self.redis, self.grace_seconds)
-        self.tasks = DetachedTasks()
-        self.workers = WorkerClients(client_tls(settings.worker_ca, settings.tls_cert, settings.tls_key))
-        self.fleet = Fleet(self.stores.workers, self.workers.see, interval_seconds=settings.heartbeat_interval_seconds)
-        self.board = Board.over(self.redis, self.fleet, settings.redis, settings.redis_timeout_seconds)
-        self.snapshotting = Snapshotting(
-            self.stores.snapshots,
-            self.workers,
-            self.fleet,
-            self.tasks,
-            turns=settings.snapshot_turns,
-            recovery_seconds=settings.recovery_seconds,
-            journal_tokens=max(settings.journal_tokens, settings.max_append_tokens),
-            metrics=metrics,
-        )
 
 
 class Lanes:
@@ -250,11 +213,12 @@ class Parts:
             work.park_requests,
             work.tagging,
         )
-        self.registry_service = _registry_service(settings, base, work)
         quota = Quota(settings.tenant_max_sessions, settings.tenant_max_bytes, settings.tenant_tokens_per_minute)
         self.guard = access_guard.guard(
             stores.credentials, quota, auth=settings.auth, admin_key=settings.admin_key, join_token=settings.join_token
         )
+        self.tunnelling = Tunnelling(stores.workers, base.fleet, base.tunnels, self.guard)
+        self.registry_service = _registry_service(settings, base, work, self.tunnelling)
         watching = Watching(base.board, self.gate, self.guard)
         self.admin_service = _admin_service(base, pages, work.sessions, quota, watching)
         self.fleet_reading = _fleet_reading(base, lanes.queue, work.operations, has_tenants=settings.auth == "keys")
@@ -276,11 +240,12 @@ def _fleet_reading(base: Base, queue: AdmissionQueue, operations: Operations, *,
     return FleetReading(base.redis, stores.workers, stores.lists, gauges, calls=calls, has_tenants=has_tenants)
 
 
-def _registry_service(settings: RouterSettings, base: Base, work: Work) -> RegistryService:
+def _registry_service(settings: RouterSettings, base: Base, work: Work, tunnelling: Tunnelling) -> RegistryService:
     return RegistryService(
         base.stores.workers,
         work.sweep,
         base.snapshotting,
+        tunnelling,
         heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
         worker_lease_seconds=settings.worker_lease_seconds,
     )

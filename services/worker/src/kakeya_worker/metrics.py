@@ -40,6 +40,8 @@ class WorkerMetrics:
             Label("outcome", ("answered", "failed")),
             buckets=_HEARTBEAT_SECONDS,
         )
+        self.tunnels = meters.gauge("kakeya_worker_tunnels", "Tunnels to routers that stand now, with `--reverse`.")
+        self.ended_tunnels = meters.counter("kakeya_worker_ended_tunnels_total", "Tunnels that stood and have ended.")
         self.lost_leases = meters.counter(
             "kakeya_worker_lost_leases_total", "Times that routers had given this worker up, and all lanes were freed."
         )

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-import socket
 import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -22,8 +21,7 @@ from kakeya_shared.rpc.metric_export import MetricExport
 from kakeya_shared.rpc.otlp import METRICS
 from kakeya_shared.rpc.served_calls import CallMeters
 from kakeya_shared.rpc.server import BindError, RpcServer
-from kakeya_shared.rpc.tls import TlsError, client_tls
-from kakeya_shared.settings.addresses import NOWHERE, HostPort, is_loopback, parse_list
+from kakeya_shared.settings.addresses import NOWHERE, parse_list
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.gauges import SlabGauges
@@ -32,8 +30,7 @@ from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
 from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.joining.heartbeat_gauges import HeartbeatGauges
 from kakeya_worker.joining.registration import Registration
-from kakeya_worker.joining.router_link import JoinToken, RouterLink, TokenError
-from kakeya_worker.joining.worker_identity import WorkerIdentity
+from kakeya_worker.membership import Way, own_identity, place_to_listen, way_to_routers
 from kakeya_worker.metrics import PREFIX, WorkerMetrics
 from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.settings import WorkerSettings
@@ -42,6 +39,7 @@ from kakeya_worker.snapshot_stores.configured import configured_store
 from kakeya_worker.snapshots.snapshot_store import SnapshotStore
 from kakeya_worker.snapshots.snapshot_sweep import SnapshotSweep
 from kakeya_worker.snapshots.snapshots import Snapshots
+from kakeya_worker.tunnels.tunnels import Tunnels
 
 _log = structlog.get_logger()
 _HEARD_SECONDS = 1.0  # a router answers within milliseconds, or not at all
@@ -54,16 +52,30 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
         raise StartError(f"the model's name {settings.model_name!r}: {flaw}; --served-model-name gives it another")
     service = VerifierService()
     metrics = WorkerMetrics(Meters(is_on=settings.metrics_bind != NOWHERE or METRICS.is_wanted()))
-    router_link = _router_link(settings)
+    way = way_to_routers(settings)
     store = configured_store(settings.snapshots, settings.snapshot_key_file)
-    server = RpcServer(
-        settings.bind,
-        [SERVICE_NAME],
-        settings=settings,
-        grace_seconds=_LAST_ANSWERS_SECONDS,
-        meters=CallMeters(metrics.meters, PREFIX),
-    )
-    add_VerifierServiceServicer_to_server(service, server.grpc_server)
+    with place_to_listen(settings) as bind:
+        server = RpcServer(
+            bind,
+            [SERVICE_NAME],
+            settings=settings,
+            grace_seconds=_LAST_ANSWERS_SECONDS,
+            meters=CallMeters(metrics.meters, PREFIX),
+        )
+        add_VerifierServiceServicer_to_server(service, server.grpc_server)
+        await _load_and_serve(settings, stop, metrics, service, server, way, store)
+
+
+async def _load_and_serve(
+    settings: WorkerSettings,
+    stop: asyncio.Event,
+    metrics: WorkerMetrics,
+    service: VerifierService,
+    server: RpcServer,
+    way: Way,
+    store: SnapshotStore | None,
+) -> None:
+    """Raises StartError."""
     try:
         shown = Exposition(metrics.meters, settings.metrics_bind)
         async with server, shown as exposition, MetricExport(metrics.meters, "worker"):
@@ -76,12 +88,14 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
             facts = engine.facts
             grammars = await asyncio.to_thread(Grammars, facts.tokenizer, facts.tokenizer_digest, facts.vocab_size)
             service.begin(engine, snapshots, grammars)
-            identity = _identity(settings, server.address, store, grammars)
-            registration = Registration(engine, identity, parse_list(settings.join), router_link, metrics)
+            identity = own_identity(settings, server.address, store, grammars)
+            registration = Registration(engine, identity, parse_list(settings.join), way.link, metrics)
             sweep = SnapshotSweep(
                 registration, snapshots, identity.pool, interval_seconds=settings.snapshot_sweep_seconds
             )
             background = [registration.run(), *([sweep.run()] if store else [])] if settings.join else []
+            if server.socket is not None:
+                background.append(Tunnels(registration, way.link, server.socket, way.tls, metrics).run())
             metrics.meters.before_reading(gauges[0].refresher(engine))
             metrics.meters.before_reading(gauges[1].refresher(lambda: registration.last_heartbeat))
             addresses = {"address": server.address, "metrics": exposition.address or NOWHERE}
@@ -246,33 +260,3 @@ async def _drain(engine: Engine, registration: Registration | None, ends_at: flo
 
 def _seconds_until(moment: float) -> float:
     return max(0.0, moment - time.monotonic())
-
-
-def _router_link(settings: WorkerSettings) -> RouterLink:
-    """Made before the model is loaded, which takes minutes. Raises StartError: TLS files or token cannot be used."""
-    try:
-        tls = client_tls(settings.router_ca, settings.tls_cert, settings.tls_key)
-        link = RouterLink(tls, JoinToken(settings.token, settings.token_file))
-        link.token.metadata()
-    except (TlsError, TokenError) as error:
-        raise StartError(str(error)) from error
-    hosts = [HostPort.parse(address).host for address in parse_list(settings.join)]
-    if link.token.given and tls is None and not all(map(is_loopback, hosts)):
-        _log.warning("the join token goes to routers in plaintext (no --router-ca): every host on the way can read it")
-    return link
-
-
-def _identity(settings: WorkerSettings, bound: str, store: SnapshotStore | None, grammars: Grammars) -> WorkerIdentity:
-    address = HostPort.parse(settings.advertise or bound)
-    if address.host in ("0.0.0.0", "::"):  # noqa: S104  # compared with, not bound to
-        address = HostPort(socket.gethostname(), address.port)
-    return WorkerIdentity(
-        worker_id=settings.worker_id or f"{socket.gethostname()}-{address.port}",
-        pool=settings.pool_name,
-        model=settings.model_name,
-        address=str(address),
-        num_threads=settings.threads,
-        snapshot_store=store.identity if store else "",
-        snapshot_free_bytes=getattr(store, "free_bytes", 0),  # a plugin of before does not say
-        grammar_library=grammars.library,
-    )

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.process import processors
 from kakeya_shared.process.service_process import StartError
-from kakeya_shared.settings.addresses import Address, HostPort, parse_list
+from kakeya_shared.settings.addresses import Address, HostPort, is_loopback, parse_list
 from kakeya_shared.settings.service import (
     LONGEST_APPEND_TOKENS,
     RpcServerSettings,
@@ -42,7 +42,7 @@ class WorkerSettings(RpcServerSettings):
         "lanes": "retention sink window lanes slab_bytes",
         "steps": "chunk_tokens step_tokens step_milliseconds threads",
         "snapshots": "snapshots snapshot_key_file snapshot_sweep_seconds",
-        "routers": "bind advertise join token token_file router_ca worker_id pool",
+        "routers": "bind advertise join reverse token token_file router_ca worker_id pool",
         "the process": "shutdown_grace_seconds",
     }
     EXAMPLES: ClassVar[Sequence[str]] = (
@@ -52,6 +52,8 @@ class WorkerSettings(RpcServerSettings):
         "kakeya worker --model ~/models/Qwen3-0.6B --window max --slab-bytes 6000000000",
         "kakeya worker --model mlx-community/Qwen3-0.6B-4bit --backend mlx",
         "kakeya worker install-service --model kakeya-nano --join 127.0.0.1:50051    # started at each boot (--help)",
+        "kakeya worker --model kakeya-nano --join router.example.org:50051 --reverse --router-ca ca.pem --token-file "
+        "join.token",
     )
 
     model: Annotated[str, MayBePath(is_directory)] = setting(
@@ -160,6 +162,12 @@ class WorkerSettings(RpcServerSettings):
     join: Annotated[str, AfterValidator(_addresses)] = setting(
         "", "routers to join, the first that answers", unit="HOST:PORT,...", reason="none, serve alone"
     )
+    reverse: bool = setting(
+        False,
+        "this worker listens nowhere: it keeps tunnels to two routers, and they reach it through these. For a host "
+        "behind NAT, which dials out and cannot be dialled. Beyond loopback it takes a token and --router-ca",
+        reason="routers dial the worker, which is a hop less",
+    )
     token: SecretStr | None = setting(
         None,
         "join token (`kakeya tokens create`), where the routers ask for one; put it into the variable or a file, since "
@@ -177,7 +185,12 @@ class WorkerSettings(RpcServerSettings):
         reason="none, plaintext to routers",
     )
     worker_id: str | None = setting(
-        None, "stable name of this worker", reason="host name and port", min_length=1, max_length=128, metavar="NAME"
+        None,
+        "stable name of this worker",
+        reason="host name and port, or host name and pool with --reverse",
+        min_length=1,
+        max_length=128,
+        metavar="NAME",
     )
     served_model_name: str | None = setting(
         None,
@@ -221,6 +234,19 @@ class WorkerSettings(RpcServerSettings):
     def _one_token(self) -> "WorkerSettings":
         if self.token is not None and self.token_file is not None:
             raise ValueError("give --token or --token-file, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _dials_out(self) -> "WorkerSettings":
+        if not self.reverse:
+            return self
+        if not self.join:
+            raise ValueError("--reverse needs --join: without routers nobody comes to this worker")
+        if given := [f"--{name}" for name in ("bind", "advertise") if name in self.model_fields_set]:
+            raise ValueError(f"--reverse listens nowhere: leave out {' and '.join(given)}")
+        is_near = all(is_loopback(HostPort.parse(address).host) for address in parse_list(self.join))
+        if not is_near and (self.router_ca is None or (self.token is None and self.token_file is None)):
+            raise ValueError("--reverse beyond loopback needs --router-ca, and --token or --token-file")
         return self
 
     @model_validator(mode="after")

@@ -73,9 +73,14 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         except Exception as error:
             return _refusal(self._meters, method, metadata, error)
         served = Served(self._meters, method, metadata, handler.request_deserializer, caller)  # type: ignore[arg-type]  # generated handlers have one
+        if handler.request_streaming and handler.response_streaming:
+            return grpc.stream_stream_rpc_method_handler(
+                _stream(served, handler.stream_stream, _each_parsed),  # type: ignore[arg-type]  # as above
+                response_serializer=handler.response_serializer,
+            )
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
-                _stream(served, handler.unary_stream),  # type: ignore[arg-type]  # asyncio handlers are not typed
+                _stream(served, handler.unary_stream, _parse),  # type: ignore[arg-type]  # asyncio handlers are not typed
                 response_serializer=handler.response_serializer,
             )
         if handler.request_streaming:
@@ -164,20 +169,20 @@ def _unary_of_stream(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviou
     async def call(contents: AsyncIterator[bytes], context: Context) -> Any:
         with served.course() as course:
             try:
-                return await behaviour((_parse(served.parser, content) async for content in contents), context)
+                return await behaviour(_each_parsed(served.parser, contents), context)
             except (Exception, asyncio.CancelledError) as error:
                 await _abort(course, context, error)
 
     return call
 
 
-def _stream(served: Served, behaviour: StreamBehaviour) -> UnaryBehaviour:
+def _stream(served: Served, behaviour: StreamBehaviour, parse: Callable[[Parse, Any], Any]) -> UnaryBehaviour:
     # A coroutine that writes, not a generator that yields: gRPC may drop a generator without closing it, and
     # then it is finalized in another task, too late. Here a vanished client is an exception in this frame.
-    async def call(content: bytes, context: Context) -> None:
+    async def call(content: Any, context: Context) -> None:
         with served.course() as course:
             try:
-                request = _parse(served.parser, content)
+                request = parse(served.parser, content)
                 # A streaming behaviour is an async generator; its protocol only says that it can be iterated.
                 async with aclosing(behaviour(request, context)) as responses:  # type: ignore[type-var]
                     async for response in responses:
@@ -230,6 +235,12 @@ def _parse(parser: Parse, content: bytes) -> Any:
     except DecodeError as error:
         message = "the request is not a message of this method in protobuf"
         raise InvalidField(message, metadata={"field": "request"}) from error
+
+
+async def _each_parsed(parser: Parse, contents: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    """The messages of a stream. Raises InvalidField."""
+    async for content in contents:
+        yield _parse(parser, content)
 
 
 def _with_parsed_requests(handler: "grpc.RpcMethodHandler[Any, Any]") -> Handler:

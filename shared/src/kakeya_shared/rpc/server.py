@@ -1,6 +1,7 @@
 """A gRPC server of Kakeya: our services behind the boundary, health checking v1 and reflection."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -39,7 +40,7 @@ class RpcServer:
     """Register services on `grpc_server`, then use as a context manager.
 
     Args:
-        bind: HOST:PORT; port 0 takes a free one.
+        bind: HOST:PORT, where port 0 takes a free one; or the path of a socket, in a directory of this process's alone.
         services: full names of the services, for health and reflection.
         settings: TLS and limits; None for plaintext and the default limits.
         grace_seconds: how long running calls may take to end when the server stops.
@@ -48,11 +49,12 @@ class RpcServer:
 
     Attributes:
         address: what is listened on, with the real port, once started.
+        socket: the path of the socket that is listened on; None: a port is.
     """
 
     def __init__(
         self,
-        bind: str,
+        bind: str | Path,
         services: Sequence[str],
         *,
         settings: RpcServerSettings | None = None,
@@ -62,7 +64,8 @@ class RpcServer:
     ) -> None:
         self._settings = settings or RpcServerSettings.model_construct()  # the defaults, whatever the environment says
         self.grpc_server = grpc.aio.server(interceptors=[RpcBoundary(guard, meters)], options=_options(self._settings))
-        self._bind = HostPort.parse(bind)
+        self.socket = bind if isinstance(bind, Path) else None
+        self._bind = HostPort.parse(bind) if isinstance(bind, str) else HostPort("", 0)
         self._services = tuple(services)
         self._grace_seconds = grace_seconds
         self._health = Health()
@@ -75,6 +78,9 @@ class RpcServer:
         await self.set_serving(False)
         port = self._add_port()
         await self.grpc_server.start()
+        if self.socket is not None:
+            self.address = f"unix:{self.socket}"
+            return self
         self.address = str(HostPort(self._bind.host, port))
         for warning in self._settings.dangers(self._bind.host):
             _log.warning(warning, address=self.address)
@@ -94,6 +100,8 @@ class RpcServer:
 
     def _add_port(self) -> int:
         try:
+            if self.socket is not None:
+                return self.grpc_server.add_insecure_port(f"unix:{self.socket}")
             tls = _tls(self._settings)
             if tls is None:
                 return self.grpc_server.add_insecure_port(str(self._bind))

@@ -68,6 +68,19 @@ class PemFiles:
         _log.info("TLS files have changed; new connections use them", certificate=str(self._cert))
         return True
 
+    def context(self, protocol: int) -> ssl.SSLContext:
+        """For connections that are not gRPC's. Raises TlsError: the files change just now."""
+        context = ssl.SSLContext(protocol)
+        try:
+            if self._cert is not None:
+                context.load_cert_chain(self._cert, self._key, password="")
+            if self.pem.authorities is not None:
+                context.load_verify_locations(cadata=self.pem.authorities.decode("ascii", "ignore"))
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ValueError) as error:
+            raise TlsError(f"{self._paths()[0]} cannot be used: {error}") from error
+        return context
+
     def _paths(self) -> list[Path]:
         return [path for path in (self._cert, self._key, self._authorities) if path is not None]
 
@@ -130,6 +143,36 @@ class ClientTls:
         return grpc.ssl_channel_credentials(pem.authorities, pem.key, pem.cert)
 
 
+class ContextTls:
+    """TLS of connections that are not gRPC's, with the same files. Each object reads them for itself, since a change of
+    files is told once.
+    """
+
+    def __init__(self, files: PemFiles, protocol: int) -> None:
+        """Raises TlsError."""
+        self._files, self._protocol = files, protocol
+        self._context = files.context(protocol)
+
+    @classmethod
+    def of_server(cls, cert: Path, key: Path, client_authorities: Path | None) -> "ContextTls":
+        """Arguments and errors as `ServerTls`."""
+        return cls(PemFiles(cert=cert, key=key, authorities=client_authorities), ssl.PROTOCOL_TLS_SERVER)
+
+    @classmethod
+    def of_client(cls, authorities: Path, cert: Path | None, key: Path | None) -> "ContextTls":
+        """Arguments and errors as `ClientTls`."""
+        return cls(PemFiles(cert=cert, key=key, authorities=authorities), ssl.PROTOCOL_TLS_CLIENT)
+
+    def context(self) -> ssl.SSLContext:
+        """Of the files as they are now, or as they were when they could be used last."""
+        if self._files.refresh():
+            try:
+                self._context = self._files.context(self._protocol)
+            except TlsError as error:
+                _log.warning("changed TLS files cannot be used; the old ones stay in use", error=str(error))
+        return self._context
+
+
 def client_tls(authorities: Path | None, cert: Path | None, key: Path | None) -> ClientTls | None:
     """As the flags have it: without authorities there is no TLS. Raises TlsError."""
     return None if authorities is None else ClientTls(authorities, cert, key)
@@ -146,6 +189,11 @@ def open_channel(
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=options)
     return grpc.aio.secure_channel(target, credentials, options=options)
+
+
+def open_socket(path: Path, options: list[tuple[str, int]] | None = None) -> grpc.aio.Channel:
+    """A channel to a socket of this host's file system, in plaintext."""
+    return grpc.aio.insecure_channel(f"unix:{path}", options=options or [])
 
 
 def _file_signature(path: Path) -> tuple[int, int, int]:

@@ -13,6 +13,8 @@ LEDGER = {
     "num_sessions",
     "heartbeat_ms",
     "heartbeat_number",
+    "token_id",
+    "tunnels",
     "leaving",
     "drain_asked",
 }

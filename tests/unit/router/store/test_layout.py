@@ -1,7 +1,7 @@
 """The layout that the data in Redis has: a router names its own, and does not run on a newer one."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -71,12 +71,16 @@ def test_it_is_said_in_one_line(redis_url: str, capfd: pytest.CaptureFixture[str
     )
 
 
+async def nothing_else(_routers: Sequence[str]) -> None:
+    """Is said of this router."""
+
+
 async def test_who_has_started_before_redis_looks_when_it_answers(redis_url: str) -> None:
     connection, told = RedisConnection(redis_url), asyncio.Queue[bool]()
     store = WorkerStore(connection, worker_lease_seconds=60)
     another = redis.asyncio.Redis.from_url(redis_url, protocol=2)
     await another.set(SCHEMA, 2)
-    watch = StoreWatch(connection, store, "here:1", told.put, interval_seconds=0.001)
+    watch = StoreWatch(connection, store, "here:1", told.put, nothing_else, interval_seconds=0.001)
     with structlog.testing.capture_logs() as lines:
         watching = asyncio.create_task(watch.run())
         assert not await asyncio.wait_for(told.get(), 60)

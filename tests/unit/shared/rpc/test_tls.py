@@ -15,7 +15,16 @@ from cryptography.hazmat.primitives import serialization as form
 
 from kakeya_shared import health_command
 from kakeya_shared.rpc.server import BindError, RpcServer
-from kakeya_shared.rpc.tls import ClientTls, PemFiles, ServerTls, TlsError, client_tls, open_channel
+from kakeya_shared.rpc.tls import (
+    ClientTls,
+    ContextTls,
+    PemFiles,
+    ServerTls,
+    TlsError,
+    client_tls,
+    open_channel,
+    open_socket,
+)
 from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
@@ -279,3 +288,40 @@ async def test_health_over_tls(
     monkeypatch.delenv("KAKEYA_TLS_KEY")
     assert health_command.main(["127.0.0.1:1"]) == 2
     assert "a certificate and its key go together" in capsys.readouterr().err
+
+
+def test_connections_that_are_not_grpcs_follow_the_files(authority: Authority, stranger: Authority) -> None:
+    pair = authority.pair("server")
+    tls = ContextTls.of_server(pair.cert, pair.key, authority.path)
+    context = tls.context()
+    assert tls.context() is context
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    authority.pair("server")
+    assert tls.context() is not context
+    client = ContextTls.of_client(authority.path, None, None)
+    assert "authority" in str(client.context().get_ca_certs())
+    assert client.context().check_hostname
+
+
+def test_files_that_change_while_a_context_is_made_leave_the_old_one(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = authority.pair("server")
+    files = PemFiles(cert=pair.cert, key=pair.key, authorities=None)
+    tls = ContextTls(files, ssl.PROTOCOL_TLS_SERVER)
+    context = tls.context()
+    pair.cert.unlink()
+    with pytest.raises(TlsError, match=r"server\.crt cannot be used"):
+        files.context(ssl.PROTOCOL_TLS_SERVER)
+    monkeypatch.setattr(files, "refresh", lambda: True)
+    with structlog.testing.capture_logs() as logs:
+        assert tls.context() is context
+    assert "stay in use" in logs[0]["event"]
+
+
+async def test_a_server_on_a_socket_of_the_file_system(tmp_path: Path) -> None:
+    async with serving(tmp_path / "socket") as (server, _):
+        assert server.address == f"unix:{tmp_path / 'socket'}"
+        async with open_socket(tmp_path / "socket") as channel:
+            stub: Any = RuntimeServiceStub(channel)
+            assert (await stub.CloseSession(pb.CloseSessionRequest(), timeout=60)).final_history_length == 7

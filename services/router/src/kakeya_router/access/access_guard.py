@@ -22,6 +22,8 @@ _SCOPES: Final = {"kakeya.v1.RuntimeService": Scope.SESSIONS, "kakeya.admin.v1.A
 
 WATCH: Final = "/kakeya.admin.v1.AdminService/Watch"
 
+TUNNEL: Final = "/kakeya.worker.v1.RegistryService/Tunnel"
+
 _OPEN_TO_TENANTS: Final = frozenset({WATCH})
 """Methods that ask for a good key only: what they show depends on whose it is."""
 

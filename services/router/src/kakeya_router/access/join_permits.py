@@ -32,6 +32,11 @@ def enter(permit: Permit) -> None:
     _current.set(permit)
 
 
+def current() -> Permit:
+    """The running rpc's."""
+    return _current.get()
+
+
 def check(pool: str, worker_id: str, model: str | None = None) -> None:
     """Raises PermissionDenied where the rpc's token is not for this pool, this worker or, if it is told, this model."""
     permit = _current.get()

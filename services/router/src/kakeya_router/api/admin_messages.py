@@ -88,6 +88,7 @@ def worker(record: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
     said = same_named(record, pb.WorkerStatus.DESCRIPTOR.fields_by_name)
     for count in ("reserved_bytes", "kv_live_bytes", "num_sessions"):
         said[count] = max(0, said[count])  # below zero until an audit has corrected it
-    said["features"] = record.feature_names
+    said["features"], said["tunnels"] = record.feature_names, record.tunnel_routers
+    said["address"] = "" if record.is_tunnelled else record.address
     age_ms = 0 if record.heartbeat_ms == NOT_LATE else max(0, now_ms - record.heartbeat_ms)
     return pb.WorkerStatus(**said, last_heartbeat_age_seconds=age_ms / 1000)

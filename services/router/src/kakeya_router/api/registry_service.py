@@ -1,5 +1,7 @@
 """kakeya.worker.v1.RegistryService: workers join, beat and leave."""
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
@@ -7,6 +9,7 @@ import grpc
 import structlog
 
 from kakeya_router.access import join_permits
+from kakeya_router.api.tunnelling import Tunnelling
 from kakeya_router.contract import validation, worker_claims
 from kakeya_router.snapshots.snapshot_files import SnapshotFiles
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -36,6 +39,7 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
     _store: WorkerStore
     _sweep: WorkerSweep
     _files: SnapshotFiles
+    _tunnelling: Tunnelling
     _: KW_ONLY
     heartbeat_interval_seconds: float
     worker_lease_seconds: float
@@ -49,7 +53,7 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
                 f"contract version {request.contract_version}; this router speaks {CONTRACT_VERSION}",
                 metadata={"contract_version": str(CONTRACT_VERSION)},
             )
-        worker = worker_claims.joined(request)
+        worker = worker_claims.joined(request, join_permits.current().token_id)
         # Sessions look for their model in all pools: a worker that named another one here would be given those of it.
         join_permits.check(worker.pool, worker.worker_id, worker.model)
         for other in await self._store.workers(worker.pool):
@@ -74,6 +78,7 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
             kv_live_bytes=request.kv_live_bytes,
             rss_bytes=request.rss_bytes,
             leaving=request.draining,
+            tunnels=worker_claims.tunnels(request),
             number=request.number,
         ):
             raise UnknownIncarnation("not registered, or lost in the meantime; join again")
@@ -90,6 +95,13 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         worker_claims.check_sweep(request)
         join_permits.check(identity.pool, identity.worker_id)
         return pb.SweepSnapshotsResponse(orphans=await self._files.orphans(identity.pool, request.names))
+
+    async def Tunnel(
+        self, requests: AsyncIterator[pb.TunnelRequest], context: Context
+    ) -> AsyncGenerator[pb.TunnelResponse, None]:
+        async with aclosing(self._tunnelling.hold(requests, context)) as responses:
+            async for response in responses:
+                yield response
 
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
         identity = worker_claims.identity(request)

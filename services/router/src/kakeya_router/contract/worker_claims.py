@@ -10,7 +10,7 @@ from kakeya_router.contract.same_names import same_named
 from kakeya_router.contract.validation import MAX_COUNT
 from kakeya_router.store.fleet.worker_store import Identity, Lane
 from kakeya_router.store.keys import POOL_NAME, pool_of
-from kakeya_router.store.session_record import ranges_text
+from kakeya_router.store.session_record import TUNNELLED, ranges_text
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.contract import labels
 from kakeya_shared.settings.addresses import HostPort
@@ -26,17 +26,24 @@ MAX_POOL_BYTES = 63  # a DNS label, as Kubernetes wants it
 MAX_WORKER_ID_BYTES = 128
 MAX_FEATURES = 64
 _FEATURE = re.compile(r"[a-z0-9-]{1,64}")
+_TUNNELLED = re.compile(r"(?:[0-9a-f]{2}){1,32}")
+MAX_TUNNELS = 16
+MAX_ROUTER_BYTES = 300
 
 _IDENTITY = {"worker_id": MAX_WORKER_ID_BYTES, "incarnation": 64}
-_NAMES = {"model": labels.MAX_MODEL_BYTES, "address": 256, "fingerprint": validation.MAX_FINGERPRINT_BYTES}
+_NAMES = {"model": labels.MAX_MODEL_BYTES, "fingerprint": validation.MAX_FINGERPRINT_BYTES}
 _NOTES = {"backend": 64, "dtype": 64, "weights": 64, "tokenizer_digest": 64, "model_digest": 64, "snapshot_store": 256}
 _SIZES = ("slab_bytes", "lane_bytes", "num_lanes", "window", "kv_bytes_per_token", "vocab_size")
 _LARGEST = {"slab_bytes": MAX_COUNT, "kv_bytes_per_token": MAX_COUNT, "num_lanes": MAX_LANES}
 _LARGEST |= {"lane_bytes": MAX_LANE_BYTES, "snapshot_free_bytes": MAX_COUNT}
 
 
-def joined(request: pb.JoinRequest) -> WorkerRecord:
-    """The worker as it says that it is; raises InvalidField."""
+def joined(request: pb.JoinRequest, token_id: str = "") -> WorkerRecord:
+    """The worker as it says that it is; raises InvalidField.
+
+    Args:
+        token_id: of the join token that it has shown.
+    """
     identity(request)
     _check_names(request, _NAMES)
     validation.check_texts(request, _NOTES)
@@ -48,13 +55,26 @@ def joined(request: pb.JoinRequest) -> WorkerRecord:
         raise validation.invalid("slab_bytes", "must be num_lanes times lane_bytes")
     if not 0 <= request.prefill_tokens_per_second <= MAX_COUNT:
         raise validation.invalid("prefill_tokens_per_second", f"must be at least 0 and at most {MAX_COUNT}")
+    said = same_named(request, WorkerRecord.__dataclass_fields__)
+    rate = round(request.prefill_tokens_per_second)
+    found = {"prefill_tokens_per_second": rate, "features": _features(request), "address": _address(request)}
+    return WorkerRecord(**said | found, token_id=token_id)
+
+
+def _address(request: pb.JoinRequest) -> str:
+    """Where routers reach it. Raises InvalidField."""
+    if request.tunnel:
+        if request.address:
+            raise validation.invalid("address", "a worker that is reached through tunnels has none")
+        if not _TUNNELLED.fullmatch(request.incarnation):
+            raise validation.invalid("incarnation", f"must match {_TUNNELLED.pattern} with tunnels")
+        return f"{TUNNELLED}{request.incarnation}"
+    _check_names(request, {"address": 256})
     try:
         HostPort.parse(request.address)
     except ValueError as error:
         raise validation.invalid("address", "is not HOST:PORT") from error
-    said = same_named(request, WorkerRecord.__dataclass_fields__)
-    rate = round(request.prefill_tokens_per_second)
-    return WorkerRecord(**said | {"prefill_tokens_per_second": rate, "features": _features(request)})
+    return request.address
 
 
 def _features(request: pb.JoinRequest) -> str:
@@ -63,6 +83,19 @@ def _features(request: pb.JoinRequest) -> str:
     if not all(map(_FEATURE.fullmatch, request.features)):
         raise validation.invalid("features", f"each must match {_FEATURE.pattern}")
     return ",".join(sorted(set(request.features)))
+
+
+def tunnels(request: pb.HeartbeatRequest) -> str:
+    """As a record has them; raises InvalidField."""
+    _check_length("tunnels", len(request.tunnels), MAX_TUNNELS)
+    for router in request.tunnels:
+        try:
+            HostPort.parse(router)
+        except ValueError as error:
+            raise validation.invalid("tunnels", "a router's name is its address, HOST:PORT") from error
+        if len(router) > MAX_ROUTER_BYTES:
+            raise validation.invalid("tunnels", f"a name is longer than {MAX_ROUTER_BYTES} bytes")
+    return ",".join(request.tunnels)
 
 
 def lanes(request: pb.HeartbeatRequest) -> list[Lane]:
@@ -86,7 +119,7 @@ def check_sweep(request: pb.SweepSnapshotsRequest) -> None:
 
 
 def identity(
-    request: pb.JoinRequest | pb.HeartbeatRequest | pb.SweepSnapshotsRequest | pb.LeaveRequest,
+    request: pb.JoinRequest | pb.HeartbeatRequest | pb.SweepSnapshotsRequest | pb.LeaveRequest | pb.TunnelRequest.Begin,
 ) -> Identity:
     """Who asks; raises InvalidField."""
     check_pool(request.pool)

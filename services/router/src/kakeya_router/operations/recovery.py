@@ -147,7 +147,9 @@ class Recovery:
         if operation.call.worker_lost:
             return None
         try:
-            stopped = await self._workers.at(record.address).stop(record, journal.length, seconds)
+            # One whose tunnels are away lives as long as its lease, and is waited for.
+            wait_seconds = None if record.is_tunnelled else seconds
+            stopped = await self._workers.at(record.address).stop(record, journal.length, wait_seconds)
         except InvariantViolated:
             raise
         except (WorkerError, KakeyaError):

@@ -1,7 +1,7 @@
 """The names of all keys in Redis.
 
-Keys of one pool share the hash tag `{pool}`, so that every script touches one slot of a Redis Cluster. Only the layout
-and the two lists that span pools are untagged.
+Keys of one pool share the hash tag `{pool}`, so that every script touches one slot of a Redis Cluster. Only the layout,
+the two lists that span pools and what routers say of their tunnels are untagged.
 """
 
 import re
@@ -30,6 +30,12 @@ CHANGED = "kakeya:changed"
 
 ROUTERS = "kakeya:routers"
 """Sorted set: addresses of the running routers by the time, in milliseconds, until which they count as running."""
+
+TUNNEL_PORTS = "kakeya:tunnel_ports"
+"""Hash: of each running router that has one its tunnel port, HOST:PORT, by the router's address."""
+
+TUNNEL_SECRET = "kakeya:tunnel_secret"  # noqa: S105  # the key's name
+"""String: by what routers know each other at their tunnel ports."""
 
 MAX_SESSION_ID_LENGTH = 128
 """A pool of 63 letters, a dot and 22 of base64url are 86."""

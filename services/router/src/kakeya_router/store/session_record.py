@@ -19,6 +19,9 @@ Claim = NewType("Claim", str)
 Features = frozenset[str]
 """Of a worker: names of `kakeya_shared.contract.features`."""
 
+TUNNELLED = "tunnel:"
+"""Before the incarnation, the address of a worker that is reached through tunnels."""
+
 UNSET = -1
 """Of a number that the client left to the worker."""
 
@@ -216,6 +219,11 @@ class SessionRecord(Hash):
     shared: bool = False
     lane_place: str = ""
     last_turn: str = ""
+
+    @property
+    def is_tunnelled(self) -> bool:
+        """Whether its worker is reached through tunnels."""
+        return self.address.startswith(TUNNELLED)
 
     @property
     def eos_token_ids(self) -> list[int]:

@@ -3,7 +3,15 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from kakeya_router.store.session_record import Features, Hash, Incarnation, PoolName, SessionRecord, WorkerId
+from kakeya_router.store.session_record import (
+    TUNNELLED,
+    Features,
+    Hash,
+    Incarnation,
+    PoolName,
+    SessionRecord,
+    WorkerId,
+)
 from kakeya_shared.contract.features import GRAMMAR_LIBRARY
 
 # What parking and resuming cost beside the bytes: a file is synced, Redis asked, a lane opened; and the rate at which a
@@ -30,6 +38,8 @@ class WorkerRecord(Hash):
         reported_kv_live_bytes: the worker's own sum at that heartbeat.
         rss_bytes: resident memory of its process at its last heartbeat; 0: not known.
         heartbeat_ms: Redis time of the last heartbeat.
+        token_id: of the join token with which it joined; empty: none was asked for.
+        tunnels: names of the routers that its tunnels end at, separated by commas, as its last heartbeat said.
         leaving: it shuts down, as its last heartbeat said.
         drain_asked: an operator wants it drained.
     """
@@ -65,6 +75,8 @@ class WorkerRecord(Hash):
     rss_bytes: int = 0
     num_sessions: int = 0
     heartbeat_ms: int = 0
+    token_id: str = ""
+    tunnels: str = ""
     leaving: bool = False
     drain_asked: bool = False
 
@@ -78,7 +90,18 @@ class WorkerRecord(Hash):
         return self.slab_bytes - self.reserved_bytes
 
     @property
+    def is_tunnelled(self) -> bool:
+        """Whether it is reached through tunnels: nobody can dial it."""
+        return self.address.startswith(TUNNELLED)
+
+    @property
+    def tunnel_routers(self) -> list[str]:
+        return [router for router in self.tunnels.split(",") if router]
+
+    @property
     def has_room(self) -> bool:
+        if self.is_tunnelled and not self.tunnels:  # prelude/ledger.lua (`takes_nobody`) says the same
+            return False
         return not self.draining and self.free_bytes >= self.lane_bytes
 
     @property

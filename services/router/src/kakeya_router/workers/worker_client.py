@@ -1,9 +1,11 @@
 """Calls to the workers' VerifierService; gRPC's errors end here."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,13 +16,12 @@ from kakeya_router.contract import generates, lanes
 from kakeya_router.contract.appends import Appended
 from kakeya_router.contract.generates import Done, Token
 from kakeya_router.contract.lanes import Opened, Stopped
-from kakeya_router.store.session_record import UNSET, LaneState, Overflow, SessionRecord
+from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
-from kakeya_router.workers import worker_errors
+from kakeya_router.workers import channels, open_requests, worker_errors
 from kakeya_router.workers.acknowledgements import Acknowledgements
 from kakeya_shared.process.detached_tasks import is_cancelled
 from kakeya_shared.rpc import tracing
-from kakeya_shared.rpc.tls import open_channel
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 
@@ -28,17 +29,7 @@ _SERVICE = "/kakeya.worker.v1.VerifierService/"
 _ACKNOWLEDGE_SECONDS = 2.0
 # From `done` to the end of a stream takes a worker milliseconds; the session is busy until then.
 _END_SECONDS = 0.5
-
-# A worker that vanished without a goodbye is noticed by keepalive; one that came back is found within a second.
-_OPTIONS = [
-    ("grpc.use_local_subchannel_pool", 1),  # a new worker at an old one's address does not inherit its back-off
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),  # a minute, else
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-]
+_AGAIN_SECONDS = 0.1
 
 
 @dataclass(slots=True)
@@ -80,23 +71,25 @@ class RunningCall:
 
 
 class WorkerClient:
-    """One worker's channel, in plaintext without credentials.
+    """One worker's channel, in plaintext without credentials; through a door to one behind tunnels.
 
     Every method raises WorkerError or the error of the tree that the worker raised; `timeout` is in seconds, None
     for no limit, and passing it raises DeadlineExceeded.
-
-    Attributes:
-        was_there: a worker was seen at this address.
     """
 
-    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+    def __init__(
+        self, address: str, credentials: grpc.ChannelCredentials | None = None, door: Path | None = None
+    ) -> None:
         self.credentials = credentials
         self._address = address
-        self._channel = open_channel(address, credentials, _OPTIONS)
+        self._channel = channels.to_worker(address, credentials) if door is None else channels.to_door(door)
         self._stub = VerifierServiceStub(self._channel)
         self._num_calls = 0
         self._asked: set[grpc.aio.Call] = set()
-        self.was_there = False
+        self._may_come_back = door is not None
+        self._was_there = False
+        self._is_missed = False
+        self._is_gone = False
 
     async def aclose(self) -> None:
         await self._channel.close()
@@ -106,23 +99,28 @@ class WorkerClient:
         """Whether no call runs; closing the channel would cancel it."""
         return not self._num_calls
 
-    def end_calls(self) -> None:
-        """All but those of operations, which end them themselves."""
-        for call in self._asked:
-            call.cancel()
+    def see(self, *, is_there: bool) -> None:
+        """Told at each look at the workers. A worker that was not there before may be new: it is looked for twice.
+
+        What is asked of one that is gone is ended, since it may hang; operations end their calls themselves.
+        """
+        self._is_gone = not is_there and (self._was_there or self._is_missed)
+        self._was_there = self._was_there or is_there
+        self._is_missed = not is_there
+        if self._is_gone:
+            for call in self._asked:
+                call.cancel()
 
     async def open_session(self, record: SessionRecord, source: SessionRecord | None, timeout: float) -> Opened:
         """Opens a lane, empty or with the history of a source."""
-        return await self._open(record, _options(record) if source is None else _fork(source), timeout)
+        return await self._open(open_requests.of_source(record, source), timeout)
 
     async def restore_session(self, record: SessionRecord, names: Sequence[str], timeout: float) -> Opened:
         """Opens a lane with what snapshots hold; without names, an empty one."""
-        of_snapshots = pb.OpenSessionRequest(snapshots=names, inexact=record.inexact_resume)
-        return await self._open(record, of_snapshots if names else _options(record), timeout)
+        return await self._open(open_requests.of_snapshots(record, names), timeout)
 
-    async def _open(self, record: SessionRecord, request: pb.OpenSessionRequest, timeout: float) -> Opened:
-        request.MergeFrom(pb.OpenSessionRequest(**_lease(record), tenant=record.tenant))
-        answer: pb.OpenSessionResponse = await self._ask("OpenSession", request, timeout)
+    async def _open(self, request: pb.OpenSessionRequest, timeout: float) -> Opened:
+        answer: pb.OpenSessionResponse = await self._ask_again("OpenSession", request, timeout)
         return Opened(lanes.from_worker(answer.lane), answer.sink, answer.window)
 
     async def append(
@@ -167,12 +165,12 @@ class WorkerClient:
         """Raises InvalidField: it cannot be used there."""
         await self._ask("CheckGrammar", pb.CheckGrammarRequest(grammar=grammar), timeout)
 
-    async def stop(self, record: SessionRecord, journaled_length: int, timeout: float) -> Stopped:
+    async def stop(self, record: SessionRecord, journaled_length: int, timeout: float | None) -> Stopped:
         """What is committed, and what of it was generated after `journaled_length`."""
         request = pb.StopRequest(
             **_lease(record), journaled_length=journaled_length, operation_number=record.operation_number
         )
-        answer: pb.StopResponse = await self._ask("Stop", request, timeout)
+        answer: pb.StopResponse = await self._ask_again("Stop", request, timeout)
         return Stopped(lanes.from_worker(answer.lane), tuple(answer.token_ids))
 
     async def rewind(self, record: SessionRecord, length: int, timeout: float) -> LaneState:
@@ -235,7 +233,18 @@ class WorkerClient:
 
         return Acknowledgements(send, len(request.previous_token_ids))
 
-    async def _ask(self, method: str, request: Message, timeout: float) -> Any:
+    async def _ask_again(self, method: str, request: Message, timeout: float | None) -> Any:
+        """As `_ask`, of what may be repeated: behind a tunnel that breaks the worker lives, and is asked once more."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                return await self._ask(method, request, None if until is None else until - time.monotonic())
+            except worker_errors.WorkerUnreachable:
+                if self._is_gone or not self._may_come_back:
+                    raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _ask(self, method: str, request: Message, timeout: float | None) -> Any:
         """The answer to a call; raises WorkerUnreachable if the worker is lost before it."""
         with self._calling(method) as metadata:
             call = getattr(self._stub, method)(request, timeout=timeout, metadata=metadata)
@@ -274,19 +283,6 @@ def _position(record: SessionRecord) -> dict[str, Any]:
         "operation_number": record.operation_number,
         "history_digest": record.digest_at(record.history_length),
     }
-
-
-def _options(record: SessionRecord) -> pb.OpenSessionRequest:
-    given = {name: value for name in ("sink", "window", "pin") if (value := getattr(record, name)) != UNSET}
-    return pb.OpenSessionRequest(**given, refuse_overflow=record.on_overflow is Overflow.REFUSE)
-
-
-def _fork(source: SessionRecord) -> pb.OpenSessionRequest:
-    """Beside a source there are no options: its lane has them."""
-    length = source.history_length
-    return pb.OpenSessionRequest(
-        fork_from=pb.ForkSource(**_lease(source), history_length=length, history_digest=source.digest_at(length))
-    )
 
 
 async def _end(call: Any, grace_seconds: float) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Collection
 
 import structlog
 
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import TUNNELLED, Incarnation, SessionRecord
+from kakeya_router.tunnels.doors import Doors
 from kakeya_router.workers.worker_client import WorkerClient
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError
@@ -21,16 +22,22 @@ class WorkerClients:
 
     Args:
         tls: None for plaintext.
+        doors: to workers behind tunnels.
     """
 
-    def __init__(self, tls: ClientTls | None = None) -> None:
+    def __init__(self, tls: ClientTls | None = None, doors: Doors | None = None) -> None:
         self._tls = tls
+        self._doors = doors
         self._clients: dict[str, WorkerClient] = {}
         self._replaced: list[WorkerClient] = []
 
     def at(self, address: str) -> WorkerClient:
-        credentials = None if self._tls is None else self._tls.credentials()
         client = self._clients.get(address)
+        if self._doors is not None and address.startswith(TUNNELLED):
+            if client is None:
+                client = self._clients[address] = WorkerClient(address, door=self._doors.path(_incarnation(address)))
+            return client
+        credentials = None if self._tls is None else self._tls.credentials()
         if client is None or client.credentials is not credentials:
             if client is not None:
                 self._replaced.append(client)
@@ -40,15 +47,15 @@ class WorkerClients:
     def see(self, addresses: Collection[str]) -> None:
         """Told where workers are: what is asked of one that was there and is gone is ended, since it may hang."""
         for address, client in self._clients.items():
-            if address in addresses:
-                client.was_there = True
-            elif client.was_there:
-                client.end_calls()
+            client.see(is_there=address in addresses)
 
     async def retain(self, addresses: Collection[str]) -> None:
         """Closes the idle channels to all other addresses, and those that were replaced."""
         gone = [address for address, client in self._clients.items() if client.idle and address not in addresses]
         closing = [self._clients.pop(address) for address in gone]
+        if self._doors is not None:
+            for address in gone:
+                await self._doors.close(_incarnation(address))
         closing += [client for client in self._replaced if client.idle]
         self._replaced = [client for client in self._replaced if not client.idle]
         await asyncio.gather(*(client.aclose() for client in closing))
@@ -57,6 +64,8 @@ class WorkerClients:
         await asyncio.gather(*(client.aclose() for client in (*self._clients.values(), *self._replaced)))
         self._clients.clear()
         self._replaced.clear()
+        if self._doors is not None:
+            await self._doors.aclose()
 
     async def close_lane(self, record: SessionRecord) -> None:
         """Has the worker of a record free the lane, which is not the session's any more.
@@ -67,3 +76,7 @@ class WorkerClients:
             await self.at(record.address).close_session(record, _CLOSE_SECONDS)
         except (WorkerError, KakeyaError) as error:
             _log.info("a lane is not freed yet", session_id=record.session_id, error=repr(error))
+
+
+def _incarnation(address: str) -> Incarnation:
+    return Incarnation(address.removeprefix(TUNNELLED))

@@ -1,16 +1,9 @@
 """What routers were told last, beside what holds now."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kakeya_shared.metrics.meters import Meters
-
-
-class Heartbeat(NamedTuple):
-    """One that a router has answered: its number, and the sum over the lanes that it has said."""
-
-    number: int = 0
-    kv_live_bytes: int = 0
+from kakeya_worker.joining.heartbeat import Heartbeat
 
 
 class HeartbeatGauges:

@@ -25,8 +25,7 @@ from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_table import LaneReport
-from kakeya_worker.host import resident_memory
-from kakeya_worker.joining.heartbeat_gauges import Heartbeat
+from kakeya_worker.joining.heartbeat import Heartbeat, of_lanes
 from kakeya_worker.joining.router_link import RouterLink, TokenError
 from kakeya_worker.joining.worker_identity import FEATURES, WorkerIdentity
 from kakeya_worker.metrics import WorkerMetrics, no_metrics
@@ -77,10 +76,36 @@ class Registration:
         self._num_heartbeats = 0  # of the incarnation
         self.last_heartbeat = Heartbeat()
         self._is_draining = False
+        self._tunnels: Sequence[str] = ()
         self._beat_now = asyncio.Event()
+        self._joins_again = False
         self._draining_heard = asyncio.Event()
         self.joined = asyncio.Event()
         self.cut_off = asyncio.Event()
+
+    @property
+    def identity(self) -> WorkerIdentity:
+        return self._identity
+
+    @property
+    def incarnation(self) -> str:
+        """What routers know this worker by; another one once they have given it up."""
+        return self._incarnation
+
+    @property
+    def routers(self) -> list[str]:
+        """Addresses, the one in use first."""
+        return list(self._routers)
+
+    def tell_tunnels(self, routers: Sequence[str]) -> None:
+        """Has heartbeats say from now on which routers this worker has tunnels to, the first at once."""
+        self._tunnels = routers
+        self._beat_now.set()
+
+    def join_again(self) -> None:
+        """A router does not know this incarnation, or not by this token."""
+        self._joins_again = True
+        self._beat_now.set()
 
     async def run(self) -> None:
         """Joins and stays joined until cancelled.
@@ -181,10 +206,13 @@ class Registration:
         return await _answer(registry.Join(request, timeout=_CALL_SECONDS, metadata=metadata))
 
     async def _keep_alive(self, registry: "RegistryServiceAsyncStub") -> None:
-        """Sends heartbeats until one fails. Each carries what changed since the last that was answered."""
+        """Sends heartbeats until one fails, or it is to join again. Each carries what changed since the last that was
+        answered.
+        """
         answered_revision = 0
         num_sent = 0
-        while True:
+        self._joins_again = False
+        while not self._joins_again:
             is_complete = num_sent % _COMPLETE_EVERY == 0
             reports = self._engine.lanes.reports(0 if is_complete else answered_revision)
             request = self._heartbeat_request(reports, is_complete=is_complete)
@@ -226,31 +254,13 @@ class Registration:
             closed.add_done_callback(_log_if_freed_already)
 
     def _heartbeat_request(self, reports: Sequence[LaneReport], *, is_complete: bool) -> pb.HeartbeatRequest:
-        totals = self._engine.lanes.totals()
         self._num_heartbeats += 1
-        return pb.HeartbeatRequest(
-            pool=self._identity.pool,
-            worker_id=self._identity.worker_id,
-            incarnation=self._incarnation,
-            kv_live_bytes=totals.kv_live_bytes,
-            num_lanes_in_use=totals.num_lanes_in_use,
-            lanes=[
-                pb.LaneReport(
-                    session_id=report.session_id,
-                    epoch=report.epoch,
-                    history_length=report.state.history_length,
-                    kv_live_bytes=report.state.kv_live_bytes,
-                    retained=[pb.LaneReport.Range(start=r.start, end=r.stop) for r in report.state.retained],
-                    num_rewinds=report.state.num_rewinds,
-                    lane=report.lane,
-                )
-                for report in reports
-            ],
-            complete=is_complete,
-            rss_bytes=resident_memory.rss_bytes(),
-            draining=self._is_draining,
-            number=self._num_heartbeats,
-        )
+        request = of_lanes(self._engine.lanes.totals(), reports)
+        request.pool, request.worker_id = self._identity.pool, self._identity.worker_id
+        request.incarnation, request.number = self._incarnation, self._num_heartbeats
+        request.complete, request.draining = is_complete, self._is_draining
+        request.tunnels.extend(self._tunnels)
+        return request
 
     async def _try_the_next(self, error: _Failure) -> None:
         """Turns to the next router at once, since the lease goes on; pauses when none has answered."""

@@ -16,6 +16,7 @@ class WorkerIdentity:
     """How a worker presents itself; `snapshot_store` is its store's identity, and then what was free there.
 
     Attributes:
+        address: where routers dial it; empty: nobody can, and it keeps tunnels.
         grammar_library: see `kakeya_worker.grammars.grammars.Grammars.library`.
     """
 
@@ -45,6 +46,7 @@ class WorkerIdentity:
             pool=self.pool,
             model=self.model,
             address=self.address,
+            tunnel=not self.address,
             backend=facts.backend,
             dtype=facts.kv_dtype,
             weights=facts.weights,

@@ -855,6 +855,7 @@ class WorkerStatus(_message.Message):
     MODEL_DIGEST_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FREE_BYTES_FIELD_NUMBER: _builtins.int
+    TUNNELS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     incarnation: _builtins.str
     pool: _builtins.str
@@ -895,6 +896,10 @@ class WorkerStatus(_message.Message):
     snapshot_free_bytes: _builtins.int
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def tunnels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Routers that its tunnels end at, of a worker that nobody can dial; it has no address."""
+
     def __init__(
         self,
         *,
@@ -929,10 +934,11 @@ class WorkerStatus(_message.Message):
         model_digest: _builtins.str = ...,
         features: _abc.Iterable[_builtins.str] | None = ...,
         snapshot_free_bytes: _builtins.int = ...,
+        tunnels: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "draining", b"draining", "dtype", b"dtype", "exact", b"exact", "features", b"features", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "model_digest", b"model_digest", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "rss_bytes", b"rss_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_free_bytes", b"snapshot_free_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "draining", b"draining", "dtype", b"dtype", "exact", b"exact", "features", b"features", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "model_digest", b"model_digest", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "rss_bytes", b"rss_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_free_bytes", b"snapshot_free_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "tunnels", b"tunnels", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

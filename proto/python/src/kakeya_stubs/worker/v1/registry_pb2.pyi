@@ -47,6 +47,7 @@ class JoinRequest(_message.Message):
     MODEL_DIGEST_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FREE_BYTES_FIELD_NUMBER: _builtins.int
+    TUNNEL_FIELD_NUMBER: _builtins.int
     contract_version: _builtins.int
     worker_id: _builtins.str
     """Stable name of the worker on its host."""
@@ -55,7 +56,7 @@ class JoinRequest(_message.Message):
     pool: _builtins.str
     model: _builtins.str
     address: _builtins.str
-    """Where routers reach the worker's VerifierService, host:port."""
+    """Where routers reach the worker's VerifierService, host:port. Empty with `tunnel`."""
     backend: _builtins.str
     dtype: _builtins.str
     """Of the KV: float32 or bfloat16."""
@@ -82,6 +83,8 @@ class JoinRequest(_message.Message):
     """Of config and weights: equal for workers that serve the same model, in whichever mode. Empty: not known."""
     snapshot_free_bytes: _builtins.int
     """Free on the disk of the snapshot store when the worker started; 0: not known, as of a store that is a URL."""
+    tunnel: _builtins.bool
+    """Nobody can dial this worker: it is reached through its tunnels."""
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What this worker can do beyond what its contract version says, by the names of kakeya_shared/contract/features.py. What
@@ -116,10 +119,11 @@ class JoinRequest(_message.Message):
         model_digest: _builtins.str = ...,
         features: _abc.Iterable[_builtins.str] | None = ...,
         snapshot_free_bytes: _builtins.int = ...,
+        tunnel: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "features", b"features", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "model_digest", b"model_digest", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_free_bytes", b"snapshot_free_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "features", b"features", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "model_digest", b"model_digest", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_free_bytes", b"snapshot_free_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "tunnel", b"tunnel", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -237,6 +241,7 @@ class HeartbeatRequest(_message.Message):
     RSS_BYTES_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
+    TUNNELS_FIELD_NUMBER: _builtins.int
     pool: _builtins.str
     worker_id: _builtins.str
     incarnation: _builtins.str
@@ -257,6 +262,10 @@ class HeartbeatRequest(_message.Message):
     def lanes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneReport]:
         """Lanes that changed since the last heartbeat that was answered, or all of them."""
 
+    @_builtins.property
+    def tunnels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The routers that its tunnels end at, as their `Welcome` names them."""
+
     def __init__(
         self,
         *,
@@ -270,10 +279,11 @@ class HeartbeatRequest(_message.Message):
         rss_bytes: _builtins.int = ...,
         draining: _builtins.bool = ...,
         number: _builtins.int = ...,
+        tunnels: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "draining", b"draining", "incarnation", b"incarnation", "kv_live_bytes", b"kv_live_bytes", "lanes", b"lanes", "num_lanes_in_use", b"num_lanes_in_use", "number", b"number", "pool", b"pool", "rss_bytes", b"rss_bytes", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "draining", b"draining", "incarnation", b"incarnation", "kv_live_bytes", b"kv_live_bytes", "lanes", b"lanes", "num_lanes_in_use", b"num_lanes_in_use", "number", b"number", "pool", b"pool", "rss_bytes", b"rss_bytes", "tunnels", b"tunnels", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -419,3 +429,152 @@ class LeaveResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaveResponse: _TypeAlias = LeaveResponse  # noqa: Y015
+
+@_typing.final
+class TunnelRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Begin(_message.Message):
+        """Comes first."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        POOL_FIELD_NUMBER: _builtins.int
+        WORKER_ID_FIELD_NUMBER: _builtins.int
+        INCARNATION_FIELD_NUMBER: _builtins.int
+        pool: _builtins.str
+        worker_id: _builtins.str
+        incarnation: _builtins.str
+        def __init__(
+            self,
+            *,
+            pool: _builtins.str = ...,
+            worker_id: _builtins.str = ...,
+            incarnation: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "pool", b"pool", "worker_id", b"worker_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Failed(_message.Message):
+        """The worker could not make a connection that it was asked for."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        DIAL_FIELD_NUMBER: _builtins.int
+        WHY_FIELD_NUMBER: _builtins.int
+        dial: _builtins.bytes
+        why: _builtins.str
+        def __init__(
+            self,
+            *,
+            dial: _builtins.bytes = ...,
+            why: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["dial", b"dial", "why", b"why"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    BEGIN_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def begin(self) -> Global___TunnelRequest.Begin: ...
+    @_builtins.property
+    def failed(self) -> Global___TunnelRequest.Failed: ...
+    def __init__(
+        self,
+        *,
+        begin: Global___TunnelRequest.Begin | None = ...,
+        failed: Global___TunnelRequest.Failed | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "failed", b"failed", "message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "failed", b"failed", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["begin", "failed"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___TunnelRequest: _TypeAlias = TunnelRequest  # noqa: Y015
+
+@_typing.final
+class TunnelResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Welcome(_message.Message):
+        """Comes first."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ROUTER_FIELD_NUMBER: _builtins.int
+        ADDRESS_FIELD_NUMBER: _builtins.int
+        TLS_FIELD_NUMBER: _builtins.int
+        router: _builtins.str
+        """The name of this router, which is the address that it advertises."""
+        address: _builtins.str
+        """Its tunnel port, host:port."""
+        tls: _builtins.bool
+        """The port speaks TLS, with the certificate of the router's other port."""
+        def __init__(
+            self,
+            *,
+            router: _builtins.str = ...,
+            address: _builtins.str = ...,
+            tls: _builtins.bool = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "router", b"router", "tls", b"tls"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Dial(_message.Message):
+        """Asks for a connection. The worker connects to the tunnel port, writes the line "KAKEYA-TUNNEL/1 dial ROUTER DIAL",
+        DIAL in hexadecimal, and from then on copies all bytes between it and its own server.
+        """
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        DIAL_FIELD_NUMBER: _builtins.int
+        dial: _builtins.bytes
+        """Random, good once and for a few seconds."""
+        def __init__(
+            self,
+            *,
+            dial: _builtins.bytes = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["dial", b"dial"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    WELCOME_FIELD_NUMBER: _builtins.int
+    DIAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def welcome(self) -> Global___TunnelResponse.Welcome: ...
+    @_builtins.property
+    def dial(self) -> Global___TunnelResponse.Dial: ...
+    def __init__(
+        self,
+        *,
+        welcome: Global___TunnelResponse.Welcome | None = ...,
+        dial: Global___TunnelResponse.Dial | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dial", b"dial", "message", b"message", "welcome", b"welcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dial", b"dial", "message", b"message", "welcome", b"welcome"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "dial"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___TunnelResponse: _TypeAlias = TunnelResponse  # noqa: Y015

@@ -56,6 +56,11 @@ class RegistryServiceStub:
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveResponse.FromString,
                 _registered_method=True)
+        self.Tunnel = channel.stream_stream(
+                '/kakeya.worker.v1.RegistryService/Tunnel',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.TunnelRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.TunnelResponse.FromString,
+                _registered_method=True)
 
 
 class RegistryServiceServicer:
@@ -92,6 +97,15 @@ class RegistryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Tunnel(self, request_iterator, context):
+        """The control stream of a worker that cannot be dialled. While it stands, the router asks through it for connections,
+        and the worker dials out for each of them to the router's tunnel port: see `Dial`. Both sides beat twice a second;
+        3 s of silence end it, and the connections with it. Let in is the incarnation that this token has joined.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RegistryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -114,6 +128,11 @@ def add_RegistryServiceServicer_to_server(servicer, server):
                     servicer.Leave,
                     request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveRequest.FromString,
                     response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveResponse.SerializeToString,
+            ),
+            'Tunnel': grpc.stream_stream_rpc_method_handler(
+                    servicer.Tunnel,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.TunnelRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.TunnelResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -226,6 +245,33 @@ class RegistryService:
             '/kakeya.worker.v1.RegistryService/Leave',
             kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveRequest.SerializeToString,
             kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Tunnel(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/kakeya.worker.v1.RegistryService/Tunnel',
+            kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.TunnelRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.TunnelResponse.FromString,
             options,
             channel_credentials,
             insecure,

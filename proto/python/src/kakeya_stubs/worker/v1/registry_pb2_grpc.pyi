@@ -45,6 +45,11 @@ class RegistryServiceStub:
     """Says which files of the worker's snapshot store no session needs; the worker removes them."""
     Leave: _grpc.UnaryUnaryMultiCallable[_registry_pb2.LeaveRequest, _registry_pb2.LeaveResponse]
     """Deregisters on a clean shutdown."""
+    Tunnel: _grpc.StreamStreamMultiCallable[_registry_pb2.TunnelRequest, _registry_pb2.TunnelResponse]
+    """The control stream of a worker that cannot be dialled. While it stands, the router asks through it for connections,
+    and the worker dials out for each of them to the router's tunnel port: see `Dial`. Both sides beat twice a second;
+    3 s of silence end it, and the connections with it. Let in is the incarnation that this token has joined.
+    """
 
 @_typing.type_check_only
 class RegistryServiceAsyncStub(RegistryServiceStub):
@@ -63,6 +68,11 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     """Says which files of the worker's snapshot store no session needs; the worker removes them."""
     Leave: _aio.UnaryUnaryMultiCallable[_registry_pb2.LeaveRequest, _registry_pb2.LeaveResponse]  # type: ignore[assignment]
     """Deregisters on a clean shutdown."""
+    Tunnel: _aio.StreamStreamMultiCallable[_registry_pb2.TunnelRequest, _registry_pb2.TunnelResponse]  # type: ignore[assignment]
+    """The control stream of a worker that cannot be dialled. While it stands, the router asks through it for connections,
+    and the worker dials out for each of them to the router's tunnel port: see `Dial`. Both sides beat twice a second;
+    3 s of silence end it, and the connections with it. Let in is the incarnation that this token has joined.
+    """
 
 class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
     """Served by every router; state is in Redis, so a worker may call any of them. Where the routers ask for keys, every
@@ -102,5 +112,16 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_registry_pb2.LeaveResponse, _abc.Awaitable[_registry_pb2.LeaveResponse]]:
         """Deregisters on a clean shutdown."""
+
+    @_abc_1.abstractmethod
+    def Tunnel(
+        self,
+        request_iterator: _MaybeAsyncIterator[_registry_pb2.TunnelRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_registry_pb2.TunnelResponse], _abc.AsyncIterator[_registry_pb2.TunnelResponse]]:
+        """The control stream of a worker that cannot be dialled. While it stands, the router asks through it for connections,
+        and the worker dials out for each of them to the router's tunnel port: see `Dial`. Both sides beat twice a second;
+        3 s of silence end it, and the connections with it. Let in is the incarnation that this token has joined.
+        """
 
 def add_RegistryServiceServicer_to_server(servicer: RegistryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -105,7 +105,7 @@ def _row(worker: pb.WorkerStatus) -> tuple[Cell, ...]:
         worker.pool,
         worker.model,
         worker.weights + (", exact" if worker.exact else ""),
-        worker.address,
+        worker.address or f"{len(worker.tunnels)} tunnels",
         worker.num_sessions,
         worker.num_lanes,
         Bytes(worker.reserved_bytes),

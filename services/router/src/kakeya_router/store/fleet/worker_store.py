@@ -106,12 +106,20 @@ class WorkerStore:
             incarnation=worker.incarnation,
             lease_ms=in_ms(self.worker_lease_seconds),
             features=worker.features,
+            token_id=worker.token_id,
             record=worker.to_pairs(),
         )
         return outcome
 
     async def heartbeat(
-        self, of: Identity, *, kv_live_bytes: int, rss_bytes: int, leaving: bool = False, number: int = 0
+        self,
+        of: Identity,
+        *,
+        kv_live_bytes: int,
+        rss_bytes: int,
+        leaving: bool = False,
+        number: int = 0,
+        tunnels: str = "",
     ) -> bool:
         """Renews the lease, takes over what the worker says of itself; False when the incarnation is not registered.
 
@@ -121,13 +129,14 @@ class WorkerStore:
         keys = PoolKeys(of.pool)
         outcome, _ = await self._redis.outcome(
             Heartbeat,
-            [keys.worker(of.worker_id), keys.workers],
+            [keys.worker(of.worker_id), keys.workers, keys.queue],
             worker_id=of.worker_id,
             incarnation=of.incarnation,
             lease_ms=in_ms(self.worker_lease_seconds),
             kv_live_bytes=kv_live_bytes,
             rss_bytes=rss_bytes,
             leaving=leaving,
+            tunnels=tunnels,
             number=number,
         )
         if not is_done(outcome):

@@ -60,17 +60,19 @@ local function held_by(tenants)
   return held
 end
 
--- Whether a worker is drained, by itself or by an operator: it is given no session then.
-local function is_draining(worker)
-  local marks = redis.call('HMGET', worker, 'leaving', 'drain_asked')
-  return marks[1] == '1' or marks[2] == '1'
+-- Whether a worker is given no session now: it is drained, by itself or by an operator, or it is reached through tunnels
+-- and has none.
+local function takes_nobody(worker)
+  local marks = redis.call('HMGET', worker, 'leaving', 'drain_asked', 'address', 'tunnels')
+  local has_no_way = string.sub(marks[3] or '', 1, 7) == 'tunnel:' and (marks[4] or '') == ''
+  return marks[1] == '1' or marks[2] == '1' or has_no_way
 end
 
--- Why a worker has no lane of these bytes for any session, if it has none: 'away', its incarnation is not alive or is
--- drained; 'full', it has not the bytes.
+-- Why a worker has no lane of these bytes for any session, if it has none: 'away', its incarnation is not alive or takes
+-- nobody; 'full', it has not the bytes.
 local function refuses_lane(worker)
   local record = redis.call('HMGET', worker, 'incarnation', 'slab_bytes', 'reserved_bytes')
-  if record[1] ~= arg.incarnation or is_draining(worker) then
+  if record[1] ~= arg.incarnation or takes_nobody(worker) then
     return 'away'
   end
   return record[2] - record[3] < tonumber(arg.lane_bytes) and 'full'

@@ -9,7 +9,7 @@ end
 local workers, rooms = {}, {}
 for _, name in ipairs(key.workers) do
   local worker = redis.call('HMGET', name, 'worker_id', 'slab_bytes', 'reserved_bytes', 'lane_bytes')
-  if worker[1] and not is_draining(name) then
+  if worker[1] and not takes_nobody(name) then
     workers[#workers + 1] = offer_of(name)
     rooms[#rooms + 1] = {worker[1], worker[2] - worker[3] >= tonumber(worker[4])}
   end

@@ -113,7 +113,7 @@ if back_ms then
   leave_queue()
   return {'quota', 'tokens_per_minute', arg.tokens_per_minute, back_ms}
 end
-if worker[2] - worker[3] < tonumber(bytes) or is_draining(key.worker) then
+if worker[2] - worker[3] < tonumber(bytes) or takes_nobody(key.worker) then
   return {'full'}
 end
 if not is_first(tenant, now) then

@@ -1,0 +1,101 @@
+"""A worker without a model whose sessions take their steps together, so many a second, in a process of its own.
+
+python -m tests.benchmarks.calls.paced_worker [--reverse] STEPS_A_SECOND CA ROUTER
+
+It joins the router, which speaks TLS; with --reverse it keeps a tunnel to it.
+"""
+
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kakeya_shared.process import logs
+from kakeya_shared.rpc.tls import ClientTls, ContextTls
+from kakeya_stubs.worker.v1 import registry_pb2_grpc
+from kakeya_worker.joining.router_link import RouterLink
+from kakeya_worker.joining.worker_identity import WorkerIdentity
+from kakeya_worker.metrics import no_metrics
+from kakeya_worker.tunnels.tunnels import Tunnels
+from tests.unit.router.fake_worker import FakeWorker, Lane
+
+_NUM_LANES = 64
+_HEARTBEAT_SECONDS = 0.5
+
+
+class PacedWorker(FakeWorker):
+    """All lanes step when the clock strikes."""
+
+    strikes: asyncio.Event
+
+    async def strike(self, steps_a_second: float) -> None:
+        """Goes on until cancelled."""
+        loop = asyncio.get_running_loop()
+        at = loop.time()
+        self.strikes = asyncio.Event()
+        while True:
+            at += 1 / steps_a_second
+            await asyncio.sleep(max(0.0, at - loop.time()))
+            struck, self.strikes = self.strikes, asyncio.Event()
+            struck.set()
+
+    async def _step(self, lane: Lane) -> None:
+        await self.strikes.wait()
+        if lane.end is not None:
+            raise lane.end
+
+
+@dataclass
+class Joined:
+    """What tunnels ask of a worker's registration."""
+
+    worker: PacedWorker
+    routers: list[str]
+    joined: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def identity(self) -> WorkerIdentity:
+        return WorkerIdentity(self.worker.worker_id, self.worker.pool, self.worker.model, "", num_threads=1)
+
+    @property
+    def incarnation(self) -> str:
+        return self.worker.incarnation
+
+    def tell_tunnels(self, routers: Sequence[str]) -> None:
+        self.worker.tunnels = routers
+
+    def join_again(self) -> None:
+        raise AssertionError("the router does not know the worker")
+
+
+async def main(arguments: Sequence[str]) -> None:
+    is_reverse, (steps, authorities, router) = "--reverse" in arguments, [a for a in arguments if a != "--reverse"]
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with AsyncExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        made = PacedWorker(num_lanes=_NUM_LANES, socket=place / "server" if is_reverse else None)
+        worker = await stack.enter_async_context(made)
+        link = RouterLink(ClientTls(Path(authorities)))
+        registry = registry_pb2_grpc.RegistryServiceStub(await stack.enter_async_context(link.open(router)))
+        await registry.Join(worker.join_request())
+        tasks = [asyncio.create_task(worker.strike(float(steps)))]
+        if is_reverse:
+            joined = Joined(worker, [router])
+            joined.joined.set()
+            tls = ContextTls.of_client(Path(authorities), None, None)
+            tunnels = Tunnels(joined, link, place / "server", tls, no_metrics())  # type: ignore[arg-type]  # as much of one as is used
+            tasks.append(asyncio.create_task(tunnels.run()))
+        worker.keep_beating(registry, _HEARTBEAT_SECONDS)
+        await stop.wait()
+        for task in tasks:
+            task.cancel()
+
+
+if __name__ == "__main__":
+    logs.configure("worker", "error")  # a line for each call would be of what is measured beside it
+    asyncio.run(main(sys.argv[1:]))
