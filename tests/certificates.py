@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,12 +37,11 @@ class Authority:
         self.path = directory / f"{name}.pem"
         self.path.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
-    def pair(self, name: str, *, expired: bool = False) -> Pair:
-        """A certificate of 127.0.0.1 and localhost, for servers and clients, with `name` as its subject."""
+    def pair(self, name: str, *, expired: bool = False, addresses: Sequence[str] = ("127.0.0.1",)) -> Pair:
+        """A certificate of these addresses and localhost, for servers and clients, with `name` as its subject."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName(
-            [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-        )
+        hosts = [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+        names = x509.SubjectAlternativeName([*hosts, x509.DNSName("localhost")])
         ends = -_DAY / 2 if expired else _DAY
         certificate = self._signed(_name(name), key, names, -_DAY, ends)
         pair = Pair(self._directory / f"{name}.crt", self._directory / f"{name}.key")

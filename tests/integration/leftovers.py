@@ -27,6 +27,7 @@ class Pool:
             "kakeya:pools",
             "kakeya:routers",
             "kakeya:tunnel_ports",
+            "kakeya:tunnel_secret",
             f"{inside}workers",
             f"{inside}ticket",
         )
@@ -56,7 +57,7 @@ def _in_ledger(made: Runtime) -> list[str]:
 def _on_workers(made: Runtime) -> list[str]:
     found = []
     for worker in made.workers:
-        with grpc.insecure_channel(worker.address) as channel:
+        with grpc.insecure_channel(worker.served_at) as channel:
             slab = VerifierServiceStub(channel).GetSlab(GetSlabRequest(), timeout=60)
         if slab.num_lanes_in_use or slab.kv_live_bytes:
             found.append(f"{worker.log.stem} holds {slab.num_lanes_in_use} lanes, {slab.kv_live_bytes} live bytes")

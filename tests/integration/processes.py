@@ -78,6 +78,11 @@ class Process:
         return f"{socket.gethostname()}-{HostPort.parse(self.address).port}"
 
     @property
+    def served_at(self) -> str:
+        """Of a worker, as gRPC has it: of one that listens on no port the socket of its own."""
+        return self.address or self._said("address")
+
+    @property
     def incarnation(self) -> str:
         """Of a worker, by which it has joined."""
         return self._said("incarnation")

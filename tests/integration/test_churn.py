@@ -84,6 +84,13 @@ def _nothing_is_left(made: Runtime) -> bool:
         return False
     with redis.Redis.from_url(made.redis.url, decode_responses=True, protocol=2) as store:
         keys = set(store.scan_iter())
-    standing = {"kakeya:schema", "kakeya:pools", "kakeya:routers", "kakeya:tunnel_ports", "kakeya:{demo}:workers"}
+    standing = {
+        "kakeya:schema",
+        "kakeya:pools",
+        "kakeya:routers",
+        "kakeya:tunnel_ports",
+        "kakeya:tunnel_secret",
+        "kakeya:{demo}:workers",
+    }
     standing |= {f"kakeya:{{demo}}:worker:{worker.worker_id}" for worker in workers}
     return keys <= standing

@@ -6,7 +6,17 @@ from importlib import import_module
 from kakeya_shared.settings.service import EXIT_USAGE
 from tests.soak.proof import Proof
 
-PROOFS = ("chaos", "crowd-http", "fuzz", "fuzz-http", "histories-http", "leavers-http", "overload", "overload-http")
+PROOFS = (
+    "chaos",
+    "crowd-http",
+    "cuts",
+    "fuzz",
+    "fuzz-http",
+    "histories-http",
+    "leavers-http",
+    "overload",
+    "overload-http",
+)
 
 
 def proof(name: str) -> type[Proof]:

@@ -77,7 +77,7 @@ def test_each_proof_says_what_it_takes(name: str, capsys: pytest.CaptureFixture[
 
 def test_a_proof_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["peace"]) == main([]) == 2
-    assert "usage: python -m tests.soak {chaos,crowd-http,fuzz," in capsys.readouterr().err
+    assert "usage: python -m tests.soak {chaos,crowd-http,cuts,fuzz," in capsys.readouterr().err
 
 
 def test_a_line_says_what_is_done_and_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
