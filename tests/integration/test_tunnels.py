@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,7 @@ from tests.integration.processes import Runtime, eventually, runtime, wait_until
 from tests.integration.tunnelled import Behind, behind
 
 NUM_TOKENS = 120
+NUM_FLOODED = 10_000
 
 
 @pytest.fixture
@@ -125,3 +127,51 @@ async def test_tunnels_follow_the_routers(tunnelled: Behind, client: kakeya.Asyn
 def _ended_at(made: Runtime) -> set[str]:
     """The routers that the worker's tunnels end at."""
     return {router for worker in made.list_workers() for router in worker.tunnels}
+
+
+_AT_ONCE = 200
+_SAID = (
+    b"",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+    b"KAKEYA-TUNNEL/1 dial ",
+    bytes(4096),
+    b"\n",
+)
+
+
+@pytest.mark.heavy
+async def test_a_port_that_is_flooded_serves_on_and_keeps_nothing(
+    tunnelled: Behind, client: kakeya.AsyncClient
+) -> None:
+    """Scanned, fed garbage, opened and left."""
+    expected = await _answer(client)
+    router = tunnelled.made.routers[0]
+    watched = psutil.Process(router.process.pid)
+    host, port = HostPort.parse(tunnelled.links[1].target)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def flood(number: int) -> None:
+        async with gate:
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(_SAID[number % len(_SAID)])
+            if number % 3:
+                writer.close()
+            else:
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+
+    num_fds, rss = watched.num_fds(), watched.memory_info().rss
+    flooding = [asyncio.create_task(flood(number)) for number in range(NUM_FLOODED)]
+    assert await _answer(client) == expected
+    await asyncio.gather(*flooding)
+
+    async def is_as_before() -> bool:
+        return watched.num_fds() <= num_fds + 8
+
+    await eventually(is_as_before, "all connections are gone")
+    assert watched.memory_info().rss < rss + (64 << 20)
+    refusals = [line for line in router.log.read_text().splitlines() if "tunnel port were refused" in line]
+    assert 1 <= len(refusals) <= 10
+    assert await _answer(client) == expected

@@ -33,9 +33,7 @@ def test_a_few_cuts(tmp_path: Path) -> None:
         ([], None),
     ],
 )
-def test_a_worker_is_back_when_a_tunnel_stands_for_good(
-    found: list[tuple[float, str, bool]], back: float | None
-) -> None:
+def test_it_is_back_when_a_tunnel_stands_for_good(found: list[tuple[float, str, bool]], back: float | None) -> None:
     assert tunnels.seconds_until_back([Change(*each) for each in found], 10.0) == back
 
 
