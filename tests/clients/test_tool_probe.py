@@ -11,13 +11,14 @@ import pytest
 from tests.clients.environments import program
 from tests.loops import played_verifier
 from tests.loops.calls import TOOL_PARSERS, call_text, call_tokens, forced_call_text
-from tests.loops.families import FAMILIES, FamilyModel
+from tests.loops.families import FAMILIES, XML, FamilyModel
 from tests.loops.stage import Stage, stage
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 _WINDOW = 4096
-_NAMES = ("Qwen3", "Llama 3.1", "Mistral")
+_FAMILIES = [*(family for family in FAMILIES if family.name in ("Qwen3", "Llama 3.1", "Mistral")), XML]
+"""One of each family of syntax."""
 _NOTE = {"title": "Grüße aus Zürich", "body": "Café ☕ in 東京 — naïve résumé 🚀"}
 _EVENT = {
     "title": "Design review",
@@ -42,8 +43,7 @@ _FORCED = "forced-tool-choice"
 
 @pytest.fixture(scope="module")
 def probed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    families = [family for family in FAMILIES if family.name in _NAMES]
-    with stage(tmp_path_factory.mktemp("stage"), families, _WINDOW, *TOOL_PARSERS) as made:
+    with stage(tmp_path_factory.mktemp("stage"), _FAMILIES, _WINDOW, *TOOL_PARSERS) as made:
         yield made
 
 
@@ -57,7 +57,7 @@ def written(model: FamilyModel, scenario: str) -> str:
     return thought + space + (call_text(model.family.name, *calls) if calls else "42, and clear.")
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("name", [family.name for family in _FAMILIES])
 def test_every_scenario_passes(probed: Stage, tmp_path: Path, name: str) -> None:
     model = probed.models[name]
     texts = [written(model, scenario) for scenario in _CALLS]

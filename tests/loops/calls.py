@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from tests.loops.families import FamilyModel
+from tests.loops.families import XML, FamilyModel
 
 TOOL_PARSERS: Final = ("--tool-parser=llama-3.1=llama",)
 """What a shim is told of families whose templates do not show how they call."""
@@ -24,6 +24,8 @@ def forced_call_text(family: str, name: str, arguments: dict[str, Any]) -> str:
     Raises:
         KeyError: the family writes none.
     """
+    if family == XML.name:
+        return call_text(family, (name, arguments))
     begins, ends = _FORCED[family]
     return f"{begins.replace('NAME', name)}{json.dumps(arguments, ensure_ascii=False)}{ends}"
 
@@ -46,7 +48,22 @@ def _llama(calls: list[tuple[str, str]]) -> str:
     return "; ".join(f'{{"name": "{name}",  "parameters": {each}}}' for name, each in calls)
 
 
-_WRITERS: Final = {"Qwen3": _hermes, "Qwen2.5": _hermes, "Coder": _hermes, "Llama 3.1": _llama, "Mistral": _mistral}
+def _xml(calls: list[tuple[str, str]]) -> str:
+    return "\n".join(_xml_call(name, json.loads(each)) for name, each in calls)
+
+
+def _xml_call(name: str, arguments: dict[str, Any]) -> str:
+    texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in arguments.values()]
+    given = (f"<parameter={key}>\n{text}\n</parameter>\n" for key, text in zip(arguments, texts, strict=True))
+    return f"<tool_call>\n<function={name}>\n{''.join(given)}</function>\n</tool_call>"
+
+
+_WRITERS: Final = {
+    **dict.fromkeys(("Qwen3", "Qwen2.5", "nano", "Coder"), _hermes),
+    XML.name: _xml,
+    "Llama 3.1": _llama,
+    "Mistral": _mistral,
+}
 _HERMES: Final = ('<tool_call>\n{"name": "NAME", "arguments": ', "}\n</tool_call>")
 _FORCED: Final = {
     "Qwen3": _HERMES,

@@ -57,6 +57,8 @@ FAMILIES = (
     Family("Gemma 3", "<end_of_turn>", _family(model_tokenizers.gemma, "gemma3")),
     Family("nano", "<|im_end|>", _nano),
 )
+XML = Family("Qwen3-Coder", "<|im_end|>", _family(model_tokenizers.qwen, "qwen3_coder"))
+"""Its calls are no JSON."""
 CODER = Family("Coder", "<|im_end|>", _family(_nano, "qwen2_5"))
 """It takes tools, and knows English words: what coding agents say is a third as long in its tokens as in letters."""
 

@@ -23,6 +23,7 @@ from tests.unit.sdk import families
         ("{{ message.content }}", None),
         (families.ONES["qwen2_5"], "hermes"),
         (families.ONES["qwen3"], "hermes"),
+        (families.ONES["qwen3_coder"], "qwen3-xml"),
         (families.ONES["mistral"], "mistral"),
         (families.ONES["minimax"], None),
         (families.ONES["deepseek"], None),
