@@ -113,7 +113,11 @@ class Router:
         base.ways.router = self._advertised
         if settings.tunnel_bind == NOWHERE:
             return
-        await base.tunnel_port.listen(settings.tunnel_bind)
+        try:
+            await base.tunnel_port.listen(settings.tunnel_bind)
+        except PortTakenError:
+            await self._server.__aexit__(None, None, None)
+            raise
         near = HostPort.parse(base.tunnel_port.address)
         host = HostPort.parse(self._advertised).host if near.host in ("0.0.0.0", "::") else near.host  # noqa: S104  # compared with, not bound to
         self._tunnel_address = settings.tunnel_advertise or str(HostPort(host, near.port))
