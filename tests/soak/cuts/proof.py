@@ -209,8 +209,14 @@ class CutsRun(Run):
         return found
 
     def _num_fds(self) -> dict[str, int]:
-        processes = [*self.made.routers, *self.made.workers]
-        return {each.log.stem: psutil.Process(each.process.pid).num_fds() for each in processes}
+        """Of each process, without connections to Redis, of which a router keeps as many as it ever needed at once."""
+        redis = int(self.made.redis.url.rpartition(":")[2].partition("/")[0])
+        found = {}
+        for each in (*self.made.routers, *self.made.workers):
+            process = psutil.Process(each.process.pid)
+            remote = [connection.raddr for connection in process.net_connections("tcp") if connection.raddr]
+            found[each.log.stem] = process.num_fds() - sum(address.port == redis for address in remote)
+        return found
 
     def _more_fds(self, before: dict[str, int]) -> list[str]:
         now = self._num_fds()
