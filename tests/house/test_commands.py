@@ -80,7 +80,10 @@ def faults(words: list[str]) -> Iterator[str]:
             yield f"kakeya {command} {flag}"
 
 
-@pytest.mark.parametrize("document", [each for each in documents() if each.name != HISTORY], ids=str)
+DOCUMENTS = [each for each in documents() if each.name != HISTORY]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=[str(each.relative_to(ROOT)) for each in DOCUMENTS])
 def test_what_a_document_has_one_type_is_there(document: Path) -> None:
     found = [fault for line in lines(document.read_text()) for words in commands(line) for fault in faults(words)]
     assert found == []

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -56,4 +57,5 @@ def test_the_doctor_looks_at_linux_only(host: Path, monkeypatch: pytest.MonkeyPa
     tell(host, "masked", "")
     for system, expected in (("Linux", ["sleep"]), ("FreeBSD", [])):
         monkeypatch.setattr(platform, "system", lambda system=system: system)
-        assert [each.subject for each in installation.examine() if each.area == "linux"] == expected
+        first = takewhile(lambda each: each.subject != "kakeya", installation.examine())  # the parts take their time
+        assert [each.subject for each in first if each.area == "linux"] == expected
