@@ -249,6 +249,23 @@ def test_what_the_host_refuses_is_taken_back(
     assert on.tree() == before
 
 
+def test_what_cannot_be_taken_back_is_told_beside_the_cause(
+    staged: Staged, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on = staged("darwin")
+    on.set("fail-bootstrap")
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        if self.suffix == ".plist":
+            raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert run(on, "install-service", "--model", "nano") == 1
+    said = capsys.readouterr().err
+    assert "Bootstrap failed: 5: Input/output error; and what is written stays: " in said
+    assert "kakeya-toy.plist cannot be removed: Permission denied" in said
+
+
 def test_a_host_without_a_manager(staged: Staged, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     on = staged("linux")
     (on.host.root / "run/systemd/system").rmdir()
