@@ -1,6 +1,7 @@
 """Grammars and what they allow, token by token, without a model."""
 
 import asyncio
+import gc
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -217,6 +218,22 @@ async def test_who_leaves_takes_nothing_from_those_who_wait_for_the_same(grammar
     await asyncio.sleep(0)
     leaving.cancel()
     await asyncio.wait_for(staying, TIMEOUT)
+
+
+async def test_who_leaves_before_a_refusal_leaves_no_error_behind(grammars: Grammars) -> None:
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    grammar = Grammar("lark", ("0",))
+    leaving, staying = (asyncio.ensure_future(grammars.check(grammar)) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(InvalidField):
+        await asyncio.wait_for(staying, TIMEOUT)
+    del leaving, staying
+    for _ in range(3):  # what collects itself may have been held by what does not
+        gc.collect()
+        await asyncio.sleep(0.01)
+    assert unheard == []
 
 
 async def test_whether_it_is_ready_is_waited_for(grammars: Grammars) -> None:

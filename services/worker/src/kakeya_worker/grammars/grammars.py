@@ -111,8 +111,10 @@ class Grammars:
 
     async def _compiled_form(self, grammar: Grammar, vocabulary: Vocabulary) -> LLMatcher:
         """At its beginning, to be copied. Raises InvalidField."""
+        compiled = asyncio.wrap_future(self._compile(grammar, vocabulary))
+        compiled.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to hear it
         # Others may wait for the same: nobody who leaves takes it from them.
-        return await asyncio.shield(asyncio.wrap_future(self._compile(grammar, vocabulary)))
+        return await asyncio.shield(compiled)
 
     def _compile(self, grammar: Grammar, vocabulary: Vocabulary) -> "Future[LLMatcher]":
         digest = grammar.digest
