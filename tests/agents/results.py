@@ -67,7 +67,7 @@ def _instructions(body: dict[str, object]) -> Iterator[object]:
 
 def table(found: Sequence[Result]) -> Iterator[str]:
     """Lines of Markdown: a row for each client."""
-    yield "| client | asks | tools | letters of instructions and tools | turns that were continued | where not |"
+    yield "| client | asks | tools | letters of instructions and tools, about | turns that were continued | where not |"
     yield "| --- | --- | --- | --- | --- | --- |"
     rows = dict.fromkeys((each.client, each.api) for each in found)
     for client, api in rows:
@@ -78,11 +78,16 @@ def table(found: Sequence[Result]) -> Iterator[str]:
             client,
             f"`{api}`",
             str(num_tools),
-            f"{num_letters:,}",
+            _about(num_letters),
             turns,
             reasons_of(each.reasons for each in of_row),
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def _about(number: int) -> str:
+    """Two digits of it: instructions name folders and dates, which are others in each run."""
+    return f"{float(f'{number:.2g}'):,.0f}"
 
 
 def written(page: str, found: Sequence[Result]) -> str:

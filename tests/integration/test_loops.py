@@ -1,6 +1,7 @@
 """A slice of `make test-loops`: the `openai` package, and what an agent was recorded to say, under one template."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,5 +111,9 @@ def test_the_table_of_clients() -> None:
     letters = len('{"type": "function"}') + len('"Be brief."')
     assert row == f"| a 1 | `/v1/chat/completions` | 1 | {letters} | 3 of 4 | 1 x new (edited) |"
     assert other == "| b 2 | `/v1/messages` | 0 | 11 | 1 of 1 |  |"
+    (*_, one), (*_, another) = (
+        of_agents.table([replace(found.found[0], num_letters=each)]) for each in (30_849, 30_848)
+    )
+    assert one == another == "| a 1 | `/v1/chat/completions` | 1 | 31,000 | 2 of 2 |  |"
     page = "<!-- agents: made by make test-agents -->\nold\n<!-- end of agents -->\n"
     assert of_agents.written(page, found.found).splitlines()[3:5] == [row, other]
