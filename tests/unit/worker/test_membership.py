@@ -35,6 +35,12 @@ def test_with_tunnels_it_has_no_address_and_a_socket_of_its_own() -> None:
     assert (identity.address, identity.worker_id) == ("", f"{socket.gethostname()}-kakeya-nano")
 
 
+def test_on_every_interface_it_is_found_under_the_name_of_its_host() -> None:
+    settings = _settings(bind="0.0.0.0:7000", insecure=True)
+    identity = own_identity(settings, "0.0.0.0:7000", None, GRAMMARS)
+    assert identity.address == f"{socket.gethostname()}:7000"
+
+
 @pytest.mark.parametrize(
     ("given", "error"),
     [

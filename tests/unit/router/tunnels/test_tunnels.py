@@ -104,6 +104,25 @@ async def test_an_answer_goes_on_where_it_was_once_the_tunnel_is_back(worker: Fa
     assert worker.calls["OpenSession"] == 1
 
 
+async def test_a_lane_that_is_opened_when_the_tunnel_breaks_is_asked_for_again(
+    worker: FakeWorker, client: Client
+) -> None:
+    async with _standing(worker, client):
+        worker.flowing.clear()
+        opening = asyncio.create_task(client.session())
+        await eventually(lambda: _was_asked(worker, 1))
+    worker.tunnels = [client.address]  # as the link broke: nothing was said of it
+    worker.flowing.set()
+    async with FarEnd(worker, client.registry):
+        session_id = await opening
+        assert await _was_asked(worker, 2)
+        assert [*worker.lanes] == [session_id]
+
+
+async def _was_asked(worker: FakeWorker, num_calls: int) -> bool:
+    return worker.calls["OpenSession"] >= num_calls
+
+
 async def _stands_idle(worker: FakeWorker, session_id: str) -> bool:
     return not worker.lanes[session_id].busy
 

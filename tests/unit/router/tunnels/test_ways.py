@@ -15,6 +15,7 @@ from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.session_record import Incarnation
 from kakeya_router.tunnels import tunnel_port
+from kakeya_router.tunnels.doors import Doors
 from kakeya_router.tunnels.tunnel import NoWay
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.service_process import StartError
@@ -78,12 +79,20 @@ async def test_one_that_is_dead_is_passed_over(stack: Stack, worker: FakeWorker,
     async with _standing(worker, client, other) as end:
         await stack.redis.hset("kakeya:tunnel_ports", "dead:1", "127.0.0.1:9")
         worker.tunnels = ["unknown:1", "dead:1", end.welcome.router]
-        await eventually(lambda: _has_three(other))
+        await eventually(lambda: _sees_three(stack.routers[1]))
         assert await other.session()
 
 
-async def _has_three(client: Client) -> bool:
-    return any(len(worker.tunnels) == 3 for worker in (await client.workers()).values())
+async def _sees_three(router: Router) -> bool:
+    return any(len(worker.tunnel_routers) == 3 for worker in router._parts.base.fleet.workers())
+
+
+async def test_a_door_to_a_worker_that_is_gone_is_closed() -> None:
+    doors = Doors(AsyncMock(side_effect=NoWay("the worker is gone")))
+    reader, writer = await asyncio.open_unix_connection(doors.path(Incarnation("ab")))
+    assert await asyncio.wait_for(reader.read(), SECONDS) == b""
+    writer.close()
+    await doors.aclose()
 
 
 async def test_the_other_router_may_have_lost_its_tunnel(stack: Stack, worker: FakeWorker, client: Client) -> None:

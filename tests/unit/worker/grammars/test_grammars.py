@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -223,10 +224,15 @@ async def test_who_leaves_takes_nothing_from_those_who_wait_for_the_same(grammar
 async def test_who_leaves_before_a_refusal_leaves_no_error_behind(grammars: Grammars) -> None:
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    busy, compiling = threading.Event(), grammars._compiling
+    for _ in range(module._NUM_THREADS):  # so that it has left before the refusal
+        compiling.submit(lambda: busy.wait(TIMEOUT))
     grammar = Grammar("lark", ("0",))
     leaving, staying = (asyncio.ensure_future(grammars.check(grammar)) for _ in range(2))
     await asyncio.sleep(0)
     leaving.cancel()
+    await asyncio.wait([leaving])
+    busy.set()
     with pytest.raises(InvalidField):
         await asyncio.wait_for(staying, TIMEOUT)
     del leaving, staying

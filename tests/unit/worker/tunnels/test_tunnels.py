@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 import structlog
@@ -230,6 +232,19 @@ async def test_silence_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
                 a.says.put_nowait(pb.TunnelResponse())
                 await registered.are()
                 await _until(lambda: has_logged("nothing was heard of the router for 0.05 s"))
+
+
+async def test_a_router_that_takes_nothing_any_more_ends_it() -> None:
+    async def read() -> pb.TunnelResponse:
+        await asyncio.sleep(0)
+        return pb.TunnelResponse(welcome=pb.TunnelResponse.Welcome(router="a:1"))
+
+    call = SimpleNamespace(read=read, write=AsyncMock(side_effect=[None, asyncio.InvalidStateError]), cancel=Mock())
+    registry = cast(Any, SimpleNamespace(Tunnel=lambda metadata: call))
+    async with one_tunnel.Tunnel(registry, (), Path("nowhere"), None) as tunnel:
+        await tunnel.begin(pb.TunnelRequest.Begin())
+        with pytest.raises(one_tunnel.TunnelEnded, match="does not take"):
+            await asyncio.wait_for(tunnel.hold(lambda: True), SECONDS)
 
 
 async def test_a_router_that_is_no_router(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import grpc
 import structlog
@@ -33,7 +33,7 @@ class TunnelEnded(Exception):
 
 
 class Tunnel:
-    """Of one incarnation, to one router. Ended, it ends its connections with it.
+    """Of one incarnation, to one router; a context manager. Ended, it ends its connections with it.
 
     Args:
         server: the socket of this worker's own server.
@@ -54,6 +54,12 @@ class Tunnel:
         self._outbox = asyncio.Queue[pb.TunnelRequest]()
         self._connections = set[Connection]()
         self._tasks = DetachedTasks()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.end()
 
     async def begin(self, begin: pb.TunnelRequest.Begin) -> None:
         """Opens it. Raises TunnelEnded, and what of the error tree the router answers."""

@@ -99,15 +99,15 @@ class Tunnels:
         registration = self._registration
         incarnation, identity = registration.incarnation, registration.identity
         begin = pb.TunnelRequest.Begin(pool=identity.pool, worker_id=identity.worker_id, incarnation=incarnation)
-        async with self._link.open(address) as channel:
-            tunnel = Tunnel(RegistryServiceStub(channel), self._link.token.metadata(), self._server, self._tls)
-            try:
-                await tunnel.begin(begin)
-                if tunnel.router in self._held:
-                    raise _Doubled(f"one to {tunnel.router} stands already")
-                await self._stand(tunnel, incarnation)
-            finally:
-                await tunnel.end()
+        metadata = self._link.token.metadata()
+        async with (
+            self._link.open(address) as channel,
+            Tunnel(RegistryServiceStub(channel), metadata, self._server, self._tls) as tunnel,
+        ):
+            await tunnel.begin(begin)
+            if tunnel.router in self._held:
+                raise _Doubled(f"one to {tunnel.router} stands already")
+            await self._stand(tunnel, incarnation)
 
     async def _stand(self, tunnel: Tunnel, incarnation: str) -> NoReturn:
         """Raises _HeldError."""
