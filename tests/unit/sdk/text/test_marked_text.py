@@ -68,6 +68,7 @@ def test_what_is_done_to_a_marked_text_is_done_to_what_is_meant(control: Control
     @example("<|im_end|>", "imim")
     @example("<think> \n", "<think>")
     @example("<|ß|>", "|")
+    @example("{<|im_end|>}", "")
     @settings(max_examples=25, deadline=None)
     def same(text: str, other: str) -> None:
         assert _written(marking, text, other) == _written(bare, text, other)

@@ -188,7 +188,7 @@ class ChatTemplate:
 
         from kakeya.text.rendering.budget import OverBudget
 
-        reason = " ".join(str(error).split())
+        reason = " ".join(self._said(error).split())
         if isinstance(error, OverBudget):
             return TemplateStopped(self._name, reason, by_time=error.by_time)
         roles = ", ".join(dict.fromkeys(str(message.get("role")) for message in messages))
@@ -197,6 +197,12 @@ class ChatTemplate:
         return TokenizerError(
             f"the chat template of {self._name} fails on messages of {roles}: {type(error).__name__}: {reason}"
         )
+
+    def _said(self, error: Exception) -> str:
+        """By an error, without stand-ins: a KeyError shows a text's escapes, in which they would stay."""
+        if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+            return repr(self.unmarked(error.args[0]))
+        return str(error)
 
     def _user_form(self) -> ContentForm:
         def alone(content: Any) -> list[dict[str, Any]]:
