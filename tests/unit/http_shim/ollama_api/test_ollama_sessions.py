@@ -90,7 +90,7 @@ async def test_a_session_is_kept_on_its_lane_for_so_long(live: Shim, keep_alive:
 
 
 def has_parked(live: Shim, number: int) -> bool:
-    return live.runtime.calls.count("ParkSession") == number
+    return len(live.runtime.requests["ParkSession"]) == number
 
 
 async def test_a_session_is_parked_behind_its_answer(live: Shim) -> None:
