@@ -347,8 +347,8 @@ mac-session: mac-install ## half an hour of a session on MLX, offline; the evide
 	$(MAC_OFFLINE) $(BIN)/python ops/evidence.py --backend mlx --seconds $(or $(SESSION_SECONDS),1800) --junit '$(MAC_OUTPUT)/conformance.xml' \
 	  --output '$(MAC_OUTPUT)/evidence.json'
 
-mac-lock: install ## the lock of what Kakeya needs on a Mac, ops/homebrew/pylock.toml, by constraints.txt (needs uv and PyPI)
-	$(BIN)/python -m ops.homebrew.lock ops/homebrew/pylock.toml
+mac-lock: install ## the lock of what Kakeya needs on a Mac, ops/homebrew/requirements.lock, by constraints.txt (needs uv and an index)
+	$(BIN)/python -m ops.homebrew.lock ops/homebrew/requirements.lock
 
 formula: install ## Homebrew's formula from that lock, ops/homebrew/kakeya.rb (SOURCE=URL SHA256=DIGEST OUTPUT=FILE: of a released archive)
 	$(BIN)/python -m ops.homebrew.formula $(OUTPUT) $(if $(SOURCE),--source '$(SOURCE)' --sha256 '$(SHA256)')

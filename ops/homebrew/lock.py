@@ -1,9 +1,10 @@
-"""Writes the lock of what Kakeya needs on a Mac: every wheel with its address and SHA-256, in the form of PEP 751.
+"""Writes the lock of what Kakeya needs on a Mac: each package's version and its wheel's SHA-256, as pip takes them.
 
-    python -m ops.homebrew.lock ops/homebrew/pylock.toml      # or: make mac-lock
+    python -m ops.homebrew.lock ops/homebrew/requirements.lock      # or: make mac-lock
 
 The versions are those of constraints.txt; what that does not name is resolved by uv (`pip install uv`), for macOS 14 on
-Apple silicon, from PyPI. Only whole wheels are taken: nothing is compiled on the Mac but Kakeya's own kernel.
+Apple silicon, from the index that uv is told. Only whole wheels are taken: nothing is compiled on the Mac but Kakeya's
+own kernel. Where a wheel lies is not kept: any index has the same by its digest.
 """
 
 import argparse
@@ -16,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
+from packaging.utils import parse_wheel_filename
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = "3.12"
@@ -49,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted.write_text("\n".join(sorted({*requirements(), *_BUILDS})) + "\n")
         command = ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--format", "pylock.toml"]
         command += ["--only-binary", ":all:", "--python-platform", PLATFORM, "--python-version", PYTHON]
-        command += ["--default-index", "https://pypi.org/simple", "--constraints", str(ROOT / "constraints.txt")]
+        command += ["--constraints", str(ROOT / "constraints.txt")]
         try:
             environment = os.environ | {"MACOSX_DEPLOYMENT_TARGET": MACOS}
             subprocess.run([*command, "--output-file", str(lock), str(wanted)], check=True, env=environment)
@@ -58,8 +61,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         except subprocess.CalledProcessError as error:
             return error.returncode
-        output.write_text(lock.read_text())
+        output.write_text("".join(f"{line}\n" for line in pinned(lock)))
     return 0
+
+
+def pinned(lock: Path) -> Iterator[str]:
+    """A line for each package of uv's lock (PEP 751), with the digest of the wheel that fits the Mac best.
+
+    Raises:
+        ValueError: a package has none.
+    """
+    ranks = {tag: rank for rank, tag in enumerate(_tags())}
+    for package in tomllib.loads(lock.read_text()).get("packages", ()):
+        best = min(package["wheels"], key=lambda wheel: _rank(wheel["url"], ranks))
+        if _rank(best["url"], ranks) == len(ranks):
+            raise ValueError(f"{package['name']}: no wheel of the lock is one for macOS {MACOS} and Python {PYTHON}")
+        yield f"{package['name']}=={package['version']} --hash=sha256:{best['hashes']['sha256']}"
+
+
+def _tags() -> Iterator[Tag]:
+    python = tuple(map(int, PYTHON.split(".")))
+    major, minor = map(int, MACOS.split("."))
+    platforms = [*mac_platforms((major, minor), "arm64")]
+    yield from cpython_tags(python, platforms=platforms)
+    yield from compatible_tags(python, interpreter=f"cp{PYTHON.replace('.', '')}", platforms=platforms)
+
+
+def _rank(url: str, ranks: dict[Tag, int]) -> int:
+    _, _, _, tags = parse_wheel_filename(url.rpartition("/")[2])
+    return min((ranks[tag] for tag in tags if tag in ranks), default=len(ranks))
 
 
 def requirements() -> Iterator[str]:

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -15,33 +14,37 @@ from ops.homebrew import formula, lock
 CONSTRAINTS = dict(
     line.split("==") for line in (lock.ROOT / "constraints.txt").read_text().splitlines() if "==" in line
 )
-RESOURCE = re.compile(r'resource "(.+?)" do\n    url "(.+?)"\n    sha256 "([0-9a-f]{64})"\n  end')
+PINNED = re.compile(r" *([a-z0-9-]+)==(\S+) --hash=sha256:[0-9a-f]{64}")
 
 
-def packages() -> dict[str, dict[str, Any]]:
-    return {each["name"]: each for each in tomllib.loads(formula.LOCK.read_text())["packages"]}
+def lines() -> list[str]:
+    return formula.LOCK.read_text().splitlines()
+
+
+def packages() -> dict[str, str]:
+    """Versions by name."""
+    return {match[1]: match[2] for match in map(PINNED.fullmatch, lines()) if match is not None}
 
 
 def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_the_formula_has_one_wheel_of_each_package_with_the_hash_of_the_lock() -> None:
-    found = RESOURCE.findall(formula.FORMULA.read_text())
-    assert [name for name, _, _ in found] == sorted(packages())
-    for name, url, sha256 in found:
-        assert (url, sha256) in [(each["url"], each["hashes"]["sha256"]) for each in packages()[name]["wheels"]], name
-        assert url.startswith("https://files.pythonhosted.org/packages/")
-        assert re.search(r"-(none-any|macosx_(10|11|12|13|14)_\d+_(arm64|universal2))\.whl$", url), url
+def test_the_formula_has_each_package_with_the_hash_of_the_lock() -> None:
+    assert len(packages()) == len(lines()) > 0
+    found = [line.strip() for line in formula.FORMULA.read_text().splitlines() if PINNED.fullmatch(line)]
+    assert found == lines()
+    assert [*packages()] == sorted(packages())
+
+
+def test_neither_says_where_a_wheel_lies() -> None:
+    assert "://" not in formula.LOCK.read_text()
+    assert re.findall(r"https?://", formula.FORMULA.read_text()) == []
 
 
 def test_the_lock_has_the_versions_of_the_constraints() -> None:
     pinned = {canonical(name): version for name, version in CONSTRAINTS.items()}
-    differing = {
-        name: each["version"]
-        for name, each in packages().items()
-        if pinned.get(name, each["version"]) != each["version"]
-    }
+    differing = {name: version for name, version in packages().items() if pinned.get(name, version) != version}
     assert differing == {}
 
 
@@ -53,7 +56,7 @@ def test_the_lock_has_what_the_parts_require() -> None:
         if wanted.marker is not None and not wanted.marker.evaluate(environment):
             continue
         found = packages().get(canonical(wanted.name))
-        if found is None or found["version"] not in wanted.specifier:
+        if found is None or found not in wanted.specifier:
             missing.append(text)
     assert missing == []
     assert {"mlx", "mlx-metal", "mlx-lm", "hatchling"} <= packages().keys()
@@ -90,12 +93,29 @@ def test_a_formula_of_a_released_archive(tmp_path: Path) -> None:
         formula.main([str(made), "--sha256", "ab"])
 
 
+def _wheel(tag: str, sha256: str) -> str:
+    return f'{{ url = "https://x/a-1-{tag}.whl", hashes = {{ sha256 = "{sha256}" }} }}'
+
+
+LINUX = _wheel("cp312-cp312-manylinux_2_28_x86_64", "0")
+MAC = _wheel("cp312-cp312-macosx_14_0_arm64", "1")
+ANY = _wheel("py3-none-any", "2")
+
+
+@pytest.mark.parametrize(("wheels", "sha256"), [((LINUX, ANY, MAC), "1"), ((MAC, LINUX), "1"), ((LINUX, ANY), "2")])
+def test_of_each_package_the_wheel_is_pinned_that_fits_the_mac_best(
+    tmp_path: Path, wheels: tuple[str, ...], sha256: str
+) -> None:
+    path = tmp_path / "pylock.toml"
+    path.write_text(f'[[packages]]\nname = "a"\nversion = "1"\nwheels = [{", ".join(wheels)}]\n')
+    assert [*lock.pinned(path)] == [f"a==1 --hash=sha256:{sha256}"]
+
+
 def test_a_package_without_a_wheel_for_the_mac_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "pylock.toml"
-    wheel = '{ url = "https://x/a-1-cp312-cp312-manylinux_2_28_x86_64.whl", hashes = { sha256 = "0" } }'
-    path.write_text(f'[[packages]]\nname = "a"\nwheels = [{wheel}]\n')
+    path.write_text(f'[[packages]]\nname = "a"\nversion = "1"\nwheels = [{LINUX}]\n')
     with pytest.raises(ValueError, match=r"a: no wheel of the lock is one for macOS 14\.0 and Python 3\.12"):
-        [*formula.wheels(path)]
+        [*lock.pinned(path)]
 
 
 @pytest.mark.skipif(shutil.which("ruby") is None, reason="ruby is not installed")
@@ -107,7 +127,10 @@ def test_ruby_reads_the_formula() -> None:
 UV = """#!/bin/sh
 for word in "$@"; do last=$word; case "$previous" in --output-file) out=$word;; esac; previous=$word; done
 cp "$last" {asked}; echo "$MACOSX_DEPLOYMENT_TARGET $*" > {asked}.words
-echo 'lock-version = "1.0"' > "$out"
+echo '[[packages]]
+name = "a"
+version = "1"
+wheels = [{{url = "https://x/a-1-py3-none-any.whl", hashes = {{sha256 = "2"}}}}]' > "$out"
 exit {status}
 """
 
@@ -117,12 +140,12 @@ def test_the_lock_is_made_by_uv(
 ) -> None:
     """What it is asked; its answer would need an index."""
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    output, asked, uv = tmp_path / "pylock.toml", tmp_path / "asked", tmp_path / "uv"
+    output, asked, uv = tmp_path / "requirements.lock", tmp_path / "asked", tmp_path / "uv"
     for status in (0, 3):
         uv.write_text(UV.format(asked=asked, status=status))
         uv.chmod(0o755)
         assert lock.main([str(output)]) == status
-    assert output.read_text() == 'lock-version = "1.0"\n'
+    assert output.read_text() == "a==1 --hash=sha256:2\n"
     assert "hatchling" in asked.read_text().splitlines()
     assert not any(line.startswith("kakeya") for line in asked.read_text().splitlines())
     words = (tmp_path / "asked.words").read_text()
