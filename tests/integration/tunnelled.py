@@ -1,10 +1,11 @@
 """Workers that nobody can dial, behind links that can fail."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tests.integration.faulty_link import FaultyLink, faulty_link
+from tests.freezable_link import Link
 from tests.integration.processes import Process, Runtime, wait_until
 from tests.ports import free_port
 
@@ -14,52 +15,61 @@ class Behind:
     """Makes routers that are reached over links, and workers that keep tunnels to them. Use `behind`.
 
     Attributes:
-        links: of each router, to its two ports.
+        calls, tunnels: the links to the two ports of each router.
+        tunnel_ports: where these lead.
     """
 
     made: Runtime
-    _stack: ExitStack
-    links: list[FaultyLink] = field(default_factory=list)
+    calls: list[Link] = field(default_factory=list)
+    tunnels: list[Link] = field(default_factory=list)
+    tunnel_ports: list[str] = field(default_factory=list)
 
-    def start_router(self, *flags: str) -> Process:
+    async def start_router(self) -> None:
         """One whose both ports are reached over links, by workers and other routers alike."""
-        calls, tunnels = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        first, second = (self._stack.enter_context(faulty_link(target)) for target in (calls, tunnels))
-        self.links += [first, second]
-        return self.made.start_router(
-            f"--advertise={first.address}",
-            f"--tunnel-bind={tunnels}",
-            f"--tunnel-advertise={second.address}",
-            *flags,
-            address=calls,
-        )
+        address, port = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        calls, tunnels = await Link(address).open(), await Link(port).open()
+        self.calls.append(calls)
+        self.tunnels.append(tunnels)
+        self.tunnel_ports.append(port)
+        flags = (f"--advertise={calls.address}", f"--tunnel-bind={port}", f"--tunnel-advertise={tunnels.address}")
+        await asyncio.to_thread(lambda: self.made.start_router(*flags, address=address))
 
-    def start_worker(self, name: str, *flags: str, lanes: int = 8) -> Process:
+    def start_worker(self, name: str) -> Process:
         """One with tunnels to all routers that there are, two at the most."""
-        joins = ",".join(link.address for link in self.links[::2])
-        return self.made.start_worker("--reverse", "--worker-id", name, *flags, lanes=lanes, joins=joins)
+        joins = ",".join(link.address for link in self.calls)
+        return self.made.start_worker("--reverse", "--worker-id", name, joins=joins)
 
-    def wait_for_tunnels(self, number: int) -> None:
+    async def wait_for_tunnels(self, number: int) -> None:
         """Until each worker has so many."""
-        wait_until(
+        await asyncio.to_thread(
+            wait_until,
             lambda: all(len(worker.tunnels) == number for worker in self.made.list_workers()),
             f"each worker has {number} tunnels",
         )
 
-    def cut(self) -> None:
-        for link in self.links:
-            link.cut()
-
     def silence(self) -> None:
-        for link in self.links:
+        """Nothing comes through, and nobody is told."""
+        for link in (*self.calls, *self.tunnels):
             link.silence()
 
+    def cut(self) -> None:
+        """All connections break, and nothing comes through new ones."""
+        self.silence()
+        for link in (*self.calls, *self.tunnels):
+            link.cut()
+
     def mend(self) -> None:
-        for link in self.links:
-            link.mend()
+        for link in (*self.calls, *self.tunnels):
+            link.flow()
 
 
-@contextmanager
-def behind(made: Runtime) -> Iterator[Behind]:
-    with ExitStack() as stack:
-        yield Behind(made, stack)
+@asynccontextmanager
+async def behind(made: Runtime) -> AsyncIterator[Behind]:
+    far = Behind(made)
+    try:
+        yield far
+    finally:
+        far.mend()
+        # While the links are there: processes that stop say so to each other.
+        await asyncio.to_thread(made.stop)
+        await asyncio.gather(*(link.close() for link in (*far.calls, *far.tunnels)))
