@@ -24,6 +24,9 @@ BESIDE_REQUESTS = frozenset(
 """Calls that have no span: heartbeats, once a second from every worker, are part of no request; acknowledgements come
 every few tokens."""
 
+_STANDING = frozenset({"/kakeya.worker.v1.RegistryService/Tunnel"})
+"""Calls that stand as long as a process: no trace waits for their end. What comes of one is in the log."""
+
 _tracer = trace.get_tracer("kakeya")
 
 
@@ -36,7 +39,7 @@ def rpc_attributes(method: str) -> dict[str, str]:
 @contextmanager
 def server_span(method: str, metadata: Metadata) -> Iterator[Span]:
     """The span of one served call, child of the caller's, current inside; none where there would be too many."""
-    if method in BESIDE_REQUESTS:
+    if method in BESIDE_REQUESTS or method in _STANDING:
         yield INVALID_SPAN
         return
     texts = {key: value for key, value in metadata if isinstance(value, str)}

@@ -68,9 +68,13 @@ def test_a_served_call_without_a_callers_context_starts_a_trace() -> None:
         assert not span.is_recording()
 
 
-def test_heartbeats_have_no_spans() -> None:
-    method = "/kakeya.worker.v1.RegistryService/Heartbeat"
-    with tracing.server_span(method, ()) as span:
+@pytest.mark.parametrize("method", ["Heartbeat", "Tunnel"])
+def test_what_is_part_of_no_request_has_no_span(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(tracing, "_exports_nothing", lambda: False)
+    monkeypatch.setattr(tracing, "_tracer", TracerProvider().get_tracer("test"))
+    with tracing.server_span("/kakeya.worker.v1.RegistryService/Join", ()) as span:
+        assert span.is_recording()
+    with tracing.server_span(f"/kakeya.worker.v1.RegistryService/{method}", ()) as span:
         assert span is trace.INVALID_SPAN
         assert trace.get_current_span() is trace.INVALID_SPAN
 
