@@ -163,6 +163,7 @@ async def beat(
     leaving: bool = False,
     number: int = 0,
     kv_live_bytes: int = 70,
+    tunnels: str = "",
 ) -> Any:
     return await world.workers.heartbeat(
         identity(worker_id, incarnation),
@@ -170,6 +171,7 @@ async def beat(
         rss_bytes=5_000_000_000,
         leaving=leaving,
         number=number,
+        tunnels=tunnels,
     )
 
 
@@ -196,6 +198,11 @@ async def enter(world: World, waiter_id: str, tenant: str = "", limits: Limits =
 async def redis(world: World, *command: Any) -> None:
     """What time does, or another router, or Redis itself."""
     await world.redis.commands([command])
+
+
+def tunnelled() -> Steps:
+    """The worker is one that nobody can dial."""
+    return redis("HSET", KEYS.worker(WORKER.worker_id), "address", f"tunnel:{WORKER.incarnation}").called("tunnelled()")
 
 
 def write(**values: Any) -> Steps:

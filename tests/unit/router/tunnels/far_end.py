@@ -22,6 +22,7 @@ class FarEnd:
         welcome: what the router has greeted it with.
         heard: what came after that.
         ended: done with the error that ended it, or None.
+        connections: that it was asked for, each done at its end.
         failing: why it answers no dial, "" for that it does.
         beating: clear it and nothing is said any more.
     """
@@ -31,6 +32,7 @@ class FarEnd:
         self.begin = pb.TunnelRequest.Begin(**said)
         self.welcome = pb.TunnelResponse.Welcome()
         self.heard: list[pb.TunnelResponse] = []
+        self.connections: list[asyncio.Task[Any]] = []
         self.failing = ""
         self.beating = asyncio.Event()
         self.beating.set()
@@ -68,7 +70,7 @@ class FarEnd:
         while True:
             self.heard.append(await self._read())
             if self.heard[-1].HasField("dial"):
-                self._start(self._connect(self.heard[-1].dial.dial))
+                self.connections.append(self._start(self._connect(self.heard[-1].dial.dial)))
 
     async def _beat(self) -> None:
         while True:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kakeya_router.lanes import admission_queue
 from kakeya_router.store.fleet.worker_store import Identity
 from kakeya_router.store.session_record import Incarnation, PoolName, WorkerId
 from kakeya_router.tunnels import tunnel as one_tunnel
@@ -74,7 +75,10 @@ async def test_nobody_is_placed_where_there_is_no_way(worker: FakeWorker, client
         await client.session()
 
 
-async def test_who_waits_is_told_of_the_first_tunnel(stack: Stack, tmp_path: Path) -> None:
+async def test_who_waits_is_told_of_the_first_tunnel(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission_queue, "TICK_SECONDS", 1000.0)  # who is not told never looks again
     client = await stack.router(**PORT, admission="queue", queue_seconds=60.0)
     worker = await stack.worker(client, socket=tmp_path / "server")
     waiting = asyncio.create_task(client.session())
@@ -97,6 +101,7 @@ async def test_an_answer_goes_on_where_it_was_once_the_tunnel_is_back(worker: Fa
     worker.tunnels = [client.address]  # as the link broke: nothing was said of it
     worker.flowing.set()
     await eventually(lambda: _stands_idle(worker, session_id))
+    await asyncio.sleep(1.5)  # longer than a worker is asked that can be dialled
     async with FarEnd(worker, client.registry):
         seen += [response.token_id async for response in call if response.HasField("token_id")]
     assert seen == worker.lanes[session_id].token_ids[3:]
@@ -177,10 +182,14 @@ async def test_a_worker_that_falls_silent_is_told(
     worker: FakeWorker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with _standing(worker, client) as end:
+        assert await client.session()
+        assert len(end.connections) == 1
         end.beating.clear()
         monkeypatch.setattr(all_tunnels, "SILENCE_SECONDS", 0.2)
         with pytest.raises(DeadlineExceeded):
             await end.ended
+        async with asyncio.timeout(60):
+            await asyncio.gather(*end.connections)  # which the router has ended
 
 
 async def test_both_sides_beat(worker: FakeWorker, client: Client) -> None:

@@ -26,6 +26,7 @@ ROWS: Rows = {
     "heartbeat": [
         Row(NOTHING, beat(), "renewed", ALIVE),
         Row(NOTHING, beat(leaving=True), "renewed", to(ALIVE, worker_leaving=1)),
+        Row(NOTHING, beat(tunnels="r:1,s:1"), "renewed", to(ALIVE, worker_tunnels="r:1,s:1")),
         Row(NOTHING, beat(number=2), "renewed", to(ALIVE, worker_heartbeat_number=2)),
         Row(beat(number=2), beat(number=3, kv_live_bytes=30), "renewed",
             to(HEARD, worker_heartbeat_number=3, worker_reported_kv_live_bytes=30)),

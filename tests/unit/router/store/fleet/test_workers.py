@@ -4,7 +4,7 @@ import pytest
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from tests.unit.router.admission_stores import POOL
-from tests.unit.router.store.script_steps import OPEN, SILENT, A, beat, begin, drain, drop, report
+from tests.unit.router.store.script_steps import OPEN, SILENT, A, beat, begin, drain, drop, report, tunnelled
 from tests.unit.router.store.script_world import Steps, World
 
 
@@ -22,6 +22,14 @@ async def test_a_worker_that_is_drained_has_no_room(
         (worker,) = await world.workers.workers(POOL)
         assert (worker.draining, worker.has_room) == (is_drained, not is_drained)
         assert worker.leaving == (is_leaving and is_drained)
+
+
+async def test_a_worker_that_nobody_can_dial_has_room_while_it_has_a_tunnel(world: World) -> None:
+    for step, routers in ((tunnelled(), []), (beat(tunnels="r:1,s:1"), ["r:1", "s:1"]), (beat(), [])):
+        await step.bring_about(world)
+        (worker,) = await world.workers.workers(POOL)
+        assert worker.is_tunnelled
+        assert (worker.tunnel_routers, worker.has_room) == (routers, bool(routers))
 
 
 async def test_a_worker_that_is_dropped_is_lost(world: World) -> None:

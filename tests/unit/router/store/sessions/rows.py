@@ -66,6 +66,8 @@ ROWS: Rows = {
         Row(OPENING, reserve(of=TWO), "reserved", RESERVED_TWO),
         Row((beat(leaving=True) + beat(), drain() + drain(False)), reserve(), "reserved", RESERVED),
         Row((drain(), beat(leaving=True), drain() + beat(leaving=True) + beat()), reserve(), "full"),
+        Row(tunnelled(), reserve(), "full"),
+        Row(tunnelled() + beat(tunnels="r:1"), reserve(), "reserved", RESERVED),
         Row(TWO_OPENING, reserve(of=THREE, request_id="r"), "full"),
         Row(TWO_OPENING, reserve(of=THREE, incarnation="old"), "gone"),
         Row(reserve(request_id="r"), reserve(of=TWO, request_id="r"), "duplicate"),
