@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 from pydantic import model_validator
 
 from kakeya_router.kept_settings import KeptSettings
-from kakeya_shared.settings.addresses import NOWHERE, Address, HostPort, MetricsBind, is_loopback
+from kakeya_shared.settings.addresses import NOWHERE, Address, AddressOrNone, HostPort, is_loopback
 from kakeya_shared.settings.service import setting
 
 
@@ -15,7 +15,7 @@ class TunnelSettings(KeptSettings):
     """The port at which their tunnels end."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {"tunnels": "tunnel_bind tunnel_advertise tunnel_ca"}
-    tunnel_bind: MetricsBind = setting(
+    tunnel_bind: AddressOrNone = setting(
         "127.0.0.1:0",
         "where workers that nobody can dial (--reverse) bring their connections, with TLS where --tls-cert is given; "
         "none takes no such workers",

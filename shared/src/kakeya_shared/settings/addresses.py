@@ -59,7 +59,7 @@ def _checked_or_none(text: str) -> str:
     return text if text == NOWHERE else _checked(text)
 
 
-MetricsBind = Annotated[str, AfterValidator(_checked_or_none)]
+AddressOrNone = Annotated[str, AfterValidator(_checked_or_none)]
 """A setting that is one HOST:PORT, or `NOWHERE`."""
 
 

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
 from kakeya_shared.settings import flag_help
-from kakeya_shared.settings.addresses import Address, HostPort, MetricsBind, is_loopback
+from kakeya_shared.settings.addresses import Address, AddressOrNone, HostPort, is_loopback
 
 EXIT_USAGE = 2
 LONGEST_APPEND_TOKENS = 1_000_000
@@ -202,7 +202,7 @@ class RpcServerSettings(ListenerSettings):
             "keepalive_seconds keepalive_timeout_seconds max_connection_idle_seconds"
         ),
     }
-    metrics_bind: MetricsBind = setting(
+    metrics_bind: AddressOrNone = setting(
         "127.0.0.1:0",
         "where GET /metrics is served for Prometheus, over plain HTTP and to all that reach it; none serves it nowhere",
         unit="HOST:PORT",
