@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +52,7 @@ def running(command: Callable[[int], Command]) -> Iterator[Rival]:
     """
     with ExitStack() as stack:
         log = stack.enter_context(tempfile.NamedTemporaryFile(prefix="kakeya-rival-", suffix=".log"))
-        port = _free_port()
+        port = stack.enter_context(_free_port())
         process = stack.enter_context(subprocess.Popen(command(port), stdout=log, stderr=subprocess.STDOUT))
         stack.callback(_stop, process)
         rival = Rival(f"http://{HOST}:{port}", process.pid)
@@ -66,9 +67,16 @@ def running(command: Callable[[int], Command]) -> Iterator[Rival]:
         _check_runs(process, Path(log.name))
 
 
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as probe:
-        return int(probe.getsockname()[1])
+@contextmanager
+def _free_port() -> Iterator[int]:
+    """On Linux it is given to nobody else until this is left; elsewhere it could not be listened on then."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((HOST, 0))
+        port = holder.getsockname()[1]
+        if sys.platform != "linux":
+            holder.close()
+        yield port
 
 
 def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:

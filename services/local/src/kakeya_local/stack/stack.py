@@ -14,6 +14,7 @@ from kakeya_local.errors import StackError
 from kakeya_local.settings import UpSettings
 from kakeya_local.stack.data_directory import DataDirectory, open_directory
 from kakeya_local.stack.planning.plan import Plan, make_plan
+from kakeya_local.stack.planning.ports import Ports
 from kakeya_local.stack.program import HTTP, OBSERVE, PROMETHEUS, REDIS, ROUTER
 from kakeya_local.stack.readiness import is_serving, joined_workers, open_channel
 from kakeya_local.stack.supervision.full_disk import FullDisk
@@ -195,8 +196,8 @@ async def running(settings: UpSettings, report: Report) -> AsyncIterator[Stack]:
     Raises:
         StackError: it cannot start; nothing is left running.
     """
-    with open_directory(settings.data_dir, ephemeral=settings.ephemeral) as directory:
-        plan = make_plan(settings)
+    with open_directory(settings.data_dir, ephemeral=settings.ephemeral) as directory, Ports() as ports:
+        plan = make_plan(settings, ports)
         programs = plan.programs(directory.path)
         if plan.observers:
             plan.observers.write(directory.path / OBSERVE)

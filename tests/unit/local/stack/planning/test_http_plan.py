@@ -13,6 +13,7 @@ from kakeya_local.errors import StackError
 from kakeya_local.settings import UpSettings
 from kakeya_local.stack.planning.http_entrance import HttpEntrance, http_entrance
 from kakeya_local.stack.planning.http_plan import HttpPlan
+from kakeya_local.stack.planning.ports import Ports
 from kakeya_local.stack.program import Stage
 from kakeya_local.up.up import curl_line
 from kakeya_shared.settings.addresses import HostPort
@@ -30,7 +31,8 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(model: str = "owner/Model-1", wanted: str = "127.0.0.1:0", **environment: str) -> HttpPlan:
-    return HttpPlan.make(wanted, ROUTER, model, environment)
+    with Ports() as ports:
+        return HttpPlan.make(wanted, ROUTER, model, environment, ports)
 
 
 def test_it_is_told_the_router_and_the_tokenizer_of_the_model_by_its_served_name() -> None:
@@ -84,8 +86,8 @@ def test_a_taken_port_names_its_flag() -> None:
 
 def test_router_and_shim_cannot_share_a_port() -> None:
     free = plan().bind
-    with pytest.raises(StackError, match=f"^--bind and --http-bind are both {free}$"):
-        HttpPlan.make(str(free), free, "owner/Model-1", {})
+    with Ports() as ports, pytest.raises(StackError, match=f"^--bind and --http-bind are both {free}$"):
+        HttpPlan.make(str(free), free, "owner/Model-1", {}, ports)
 
 
 def test_it_listens_where_openai_clients_look_unless_told_otherwise(

@@ -1,14 +1,21 @@
 """Where the processes of a stack show their metrics."""
 
 import socket
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from kakeya_local.errors import StackError
-from kakeya_local.stack.planning.metrics_places import metrics_places
+from kakeya_local.stack.planning import metrics_places as places_of_metrics
+from kakeya_local.stack.planning.ports import Ports
 from kakeya_shared.settings.addresses import HostPort
 
 WORKERS = ("worker-1", "worker-2")
+
+
+def metrics_places(router: str, workers: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    with Ports() as ports:
+        return places_of_metrics.metrics_places(router, workers, environment, ports)
 
 
 def test_each_process_has_a_port_of_its_own_on_loopback() -> None:

@@ -14,6 +14,7 @@ from kakeya_local.errors import StackError
 from kakeya_local.stack.planning.http_entrance import HttpEntrance
 from kakeya_local.stack.planning.http_plan import HttpPlan
 from kakeya_local.stack.planning.observers import Observers
+from kakeya_local.stack.planning.ports import Ports
 from kakeya_local.stack.program import Stage
 from kakeya_shared.settings.addresses import HostPort
 from tests.unit.local.scripted_http import scripted_http
@@ -43,7 +44,8 @@ def made(
     environment: dict[str, str] | None = None, *, metrics: dict[str, str] = METRICS, tls: bool = False
 ) -> Observers:
     entrance = HttpEntrance(SHIM, ssl.create_default_context() if tls else None)
-    return Observers.make(metrics, "router", HttpPlan(SHIM, entrance, "nano", None), environment or {})
+    with Ports() as ports:
+        return Observers.make(metrics, "router", HttpPlan(SHIM, entrance, "nano", None), environment or {}, ports)
 
 
 def written(observers: Observers, directory: Path, process: str) -> Any:
@@ -98,7 +100,8 @@ def test_prometheus_scrapes_every_process_by_its_name(install: Callable[..., str
 
 def test_who_shows_nothing_is_not_scraped(install: Callable[..., str], tmp_path: Path) -> None:
     install("prometheus")
-    assert Observers.make({}, "router", None, {}).jobs == {}
+    with Ports() as ports:
+        assert Observers.make({}, "router", None, {}, ports).jobs == {}
     jobs = made(metrics={"worker-1": "127.0.0.1:9465"}).jobs
     assert jobs.keys() == {"kakeya-worker", "kakeya-http"}
 

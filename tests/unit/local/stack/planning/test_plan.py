@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import socket
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -15,8 +14,8 @@ from kakeya_local.errors import StackError
 from kakeya_local.settings import UpSettings
 from kakeya_local.stack.data_directory import open_directory
 from kakeya_local.stack.planning import plan, redis_binary
-from kakeya_local.stack.planning.plan import checked_model, make_plan, require_parts
-from kakeya_local.stack.planning.ports import claim, reachable
+from kakeya_local.stack.planning.plan import Plan, checked_model, require_parts
+from kakeya_local.stack.planning.ports import Ports
 from kakeya_local.stack.planning.run_credentials import RunCredentials
 from kakeya_local.stack.program import redis_program
 from kakeya_local.stack.supervision.supervisor_config import configure
@@ -54,6 +53,11 @@ def flags(command: tuple[str, ...]) -> dict[str, str]:
 
 def settings(**values: Any) -> UpSettings:
     return UpSettings(**({"bind": "127.0.0.1:0", "http_bind": "none"} | values))
+
+
+def make_plan(wanted: UpSettings) -> Plan:
+    with Ports() as ports:
+        return plan.make_plan(wanted, ports)
 
 
 def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> None:
@@ -317,23 +321,6 @@ def test_http_is_a_part_unless_it_is_left_out(model: str, monkeypatch: pytest.Mo
     assert asked_for[2:] == ["router", "worker", "http"]
 
 
-def test_ports() -> None:
-    free = claim(HostPort("127.0.0.1", 0))
-    assert free.port
-    assert claim(free) == free
-    with socket.create_server(free), pytest.raises(StackError, match=f"cannot listen on {free}: address already"):
-        claim(free)
-    with pytest.raises(StackError, match=r"cannot listen on 203\.0\.113\.1:5: cannot assign"):
-        claim(HostPort("203.0.113.1", 5))
-    with pytest.raises(StackError, match=r"cannot listen on no\.such\.host\.invalid:5: "):
-        claim(HostPort("no.such.host.invalid", 5))
-
-
-@pytest.mark.parametrize(("bound", "found"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.0.0.7", "10.0.0.7")])
-def test_where_clients_of_this_machine_go(bound: str, found: str) -> None:
-    assert reachable(HostPort(bound, 5)) == HostPort(found, 5)
-
-
 def program(path: Path, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -367,7 +354,9 @@ def test_a_redis_that_does_not_run(tmp_path: Path) -> None:
 
 def test_a_router_outside_loopback_is_reached_past_the_proxy(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = HostPort("runtime.example", 50051)
-    monkeypatch.setattr(plan, "claim", lambda address: elsewhere)
+    monkeypatch.setattr(Ports, "claim", lambda ports, address: elsewhere)
+    for service in ("ROUTER", "WORKER"):
+        monkeypatch.setenv(f"KAKEYA_{service}_METRICS_BIND", "none")
     for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy", "https_proxy", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     assert make_plan(settings(model=model, insecure=True)).environment == {}

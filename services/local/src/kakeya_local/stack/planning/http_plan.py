@@ -8,7 +8,7 @@ from typing import Self
 
 from kakeya_local.errors import StackError
 from kakeya_local.stack.planning.http_entrance import HttpEntrance, http_entrance
-from kakeya_local.stack.planning.ports import claim, reachable
+from kakeya_local.stack.planning.ports import Ports, reachable
 from kakeya_local.stack.program import Program, http_program
 from kakeya_shared.contract import labels
 from kakeya_shared.settings.addresses import HostPort, is_loopback
@@ -34,7 +34,7 @@ class HttpPlan:
     tokenizer: str | None
 
     @classmethod
-    def make(cls, wanted: str, router: HostPort, model: str, environment: Mapping[str, str]) -> Self:
+    def make(cls, wanted: str, router: HostPort, model: str, environment: Mapping[str, str], ports: Ports) -> Self:
         """Takes the port, and looks for what the shim will need.
 
         Args:
@@ -45,7 +45,7 @@ class HttpPlan:
         Raises:
             StackError: the port is taken, the model has no tokenizer, or a certificate is of no use.
         """
-        bind = _claim(wanted, router)
+        bind = _claim(wanted, router, ports)
         entrance = http_entrance(reachable(bind), environment)
         return cls(bind, entrance, served_name(model, environment), tokenizer_pair(model, environment))
 
@@ -59,9 +59,9 @@ class HttpPlan:
         return http_program(self.bind, router, tokenizer=self.tokenizer, insecure=insecure)
 
 
-def _claim(wanted: str, router: HostPort) -> HostPort:
+def _claim(wanted: str, router: HostPort, ports: Ports) -> HostPort:
     try:
-        bind = claim(HostPort.parse(wanted))
+        bind = ports.claim(HostPort.parse(wanted))
     except StackError as error:
         raise StackError(f"{error}; choose another --http-bind, or `none`") from error
     if bind == router:

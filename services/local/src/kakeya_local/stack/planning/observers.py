@@ -11,7 +11,7 @@ from typing import Any, Self
 from kakeya_local.errors import StackError
 from kakeya_local.stack.planning.http_entrance import HttpEntrance
 from kakeya_local.stack.planning.http_plan import HttpPlan
-from kakeya_local.stack.planning.ports import claim, reachable
+from kakeya_local.stack.planning.ports import Ports, reachable
 from kakeya_local.stack.program import COLLECTOR, HTTP, PROMETHEUS, Program, collector_program, prometheus_program
 from kakeya_shared.settings.addresses import HostPort
 
@@ -46,7 +46,12 @@ class Observers:
 
     @classmethod
     def make(
-        cls, metrics: Mapping[str, str], router: str, http: HttpPlan | None, environment: Mapping[str, str]
+        cls,
+        metrics: Mapping[str, str],
+        router: str,
+        http: HttpPlan | None,
+        environment: Mapping[str, str],
+        ports: Ports,
     ) -> Self:
         """Looks for the programs, and takes a free port for each.
 
@@ -73,7 +78,7 @@ class Observers:
         }
         return cls(
             commands,
-            {process: claim(HostPort("127.0.0.1", 0)) for process in commands},
+            {process: ports.claim(HostPort("127.0.0.1", 0)) for process in commands},
             {job: places for job, places in jobs.items() if places},
             _tls(environment) if http and http.entrance.tls else None,
             tuple(notes),

@@ -14,7 +14,7 @@ from kakeya_local.stack.planning.entrance import entrance, tls_environment
 from kakeya_local.stack.planning.http_plan import HttpPlan
 from kakeya_local.stack.planning.metrics_places import metrics_places
 from kakeya_local.stack.planning.observers import Observers
-from kakeya_local.stack.planning.ports import claim, reachable
+from kakeya_local.stack.planning.ports import Ports, reachable
 from kakeya_local.stack.planning.redis_binary import find_redis
 from kakeya_local.stack.planning.run_credentials import RunCredentials
 from kakeya_local.stack.program import OBSERVE, ROUTER, Program, redis_program, router_program, worker_program
@@ -103,8 +103,11 @@ class Plan:
         return [redis, router, *workers, *http, *observers]
 
 
-def make_plan(settings: UpSettings) -> Plan:
+def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     """Checks what can be checked without starting anything and chooses the free ports.
+
+    Args:
+        ports: hold those, until the stack has ended.
 
     Raises:
         StackError: a part is not installed, nobody knows a backend, a port is taken, Redis is missing, the model is not
@@ -112,17 +115,17 @@ def make_plan(settings: UpSettings) -> Plan:
     """
     require_parts("router", "worker", *(["http"] if settings.http_bind else []))
     require_backends(settings.worker)
-    bind = claim(HostPort.parse(settings.bind))
+    bind = ports.claim(HostPort.parse(settings.bind))
     model = checked_model(settings.named_model)
     credentials = RunCredentials.take(os.environ) if settings.asks_for_keys else None
-    http = HttpPlan.make(settings.http_bind, bind, model, os.environ) if settings.http_bind else None
-    metrics = metrics_places(ROUTER, _worker_names(settings), os.environ)
-    observers = Observers.make(metrics, ROUTER, http, os.environ) if settings.observe else None
+    http = HttpPlan.make(settings.http_bind, bind, model, os.environ, ports) if settings.http_bind else None
+    metrics = metrics_places(ROUTER, _worker_names(settings), os.environ, ports)
+    observers = Observers.make(metrics, ROUTER, http, os.environ, ports) if settings.observe else None
     return Plan(
         settings=settings,
         model=model,
         redis_server=find_redis(settings.redis_server),
-        redis=claim(HostPort("127.0.0.1", 0)),
+        redis=ports.claim(HostPort("127.0.0.1", 0)),
         bind=bind,
         connection=entrance(reachable(bind), credentials.admin_key if credentials else "", os.environ),
         credentials=credentials,
