@@ -52,14 +52,18 @@ class Connection(asyncio.Protocol):
 
     async def secure(self, context: ssl.SSLContext, seconds: float) -> None:
         """Makes the handshake of a TLS server. Raises ConnectionEnded: there was none within so many seconds."""
-        loop = asyncio.get_running_loop()
+        loop, transport = asyncio.get_running_loop(), None
         try:
             transport = await loop.start_tls(
                 self._transport, self, context, server_side=True, ssl_handshake_timeout=seconds
             )
         except (TimeoutError, OSError) as error:  # ssl.SSLError is an OSError
-            self.abort()
             raise ConnectionEnded(f"no TLS: {error}") from error
+        finally:
+            if transport is None:
+                # asyncio does not always tell a protocol that its connection was lost in the midst of a handshake.
+                self.abort()
+                self.connection_lost(None)
         if transport is None:
             raise ConnectionEnded("it was closed in the handshake")
         self._begin(transport)
@@ -143,6 +147,8 @@ class Connection(asyncio.Protocol):
             self._other._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.ended.done():
+            return
         self.ended.set_result(None)
         self._more.set()
         if self._other is not None:

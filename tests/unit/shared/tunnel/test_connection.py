@@ -1,7 +1,9 @@
 """Connections whose bytes are copied, over real sockets: all arrive, slow readers hold up senders, ends are told."""
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -160,3 +162,26 @@ async def test_it_is_secured_before_anything_is_read(tmp_path: Path) -> None:
         writer.close()
         with pytest.raises(ConnectionEnded, match=r"no TLS|in the handshake"):
             await (await made.get()).secure(context, SECONDS)
+
+
+@pytest.mark.parametrize("how", ["silence", "reset", "aborted here", "cancelled"])
+async def test_a_handshake_that_comes_to_nothing_is_the_end(tmp_path: Path, how: str) -> None:
+    """What waits for the end of all connections waits for this one, too."""
+    pair = Authority(tmp_path).pair("server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.cert, pair.key)
+    async with _listening(is_secured=True) as (port, made):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            one = await made.get()
+            securing = asyncio.create_task(one.secure(context, 0.1 if how == "silence" else SECONDS))
+            await asyncio.sleep(0)
+            if how == "reset":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+            elif how == "aborted here":
+                one.abort()
+            elif how == "cancelled":
+                securing.cancel()
+            with pytest.raises((ConnectionEnded, asyncio.CancelledError)):
+                await asyncio.wait_for(securing, SECONDS)
+            await asyncio.wait_for(one.ended, SECONDS)
