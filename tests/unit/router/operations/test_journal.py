@@ -181,21 +181,52 @@ async def test_fewer_are_written_together_after_a_pause(written: Written) -> Non
 
 
 @pytest.mark.usefixtures("_no_pauses")
-async def test_what_comes_during_a_write_is_written_after_it(written: Written) -> None:
+async def test_what_comes_during_a_write_is_of_the_next_group(written: Written) -> None:
+    """Not written as soon as it can be, which were a write for each token of a model that is about as fast as Redis."""
     store = ScriptedStore()
     journal = journal_on(store, written)
     store.answers.clear()
     async with journal.writing():
         add_all(journal, GROUP)
         await until(lambda: bool(store.writes))
-        add_all(journal, [50, 51])
+        add_all(journal, GROUP[:-1])
         await settled()
-        assert store.writes == [(7, GROUP)]
-        assert (journal.length, journal.pending) == (7, [*GROUP, 50, 51])
+        assert (journal.length, journal.pending) == (7, [*GROUP, *GROUP[:-1]])
         store.answers.set()
-        await written.until(25)
-    assert store.writes == [(7, GROUP), (23, (50, 51))]
-    assert (journal.length, journal.pending) == (25, [])
+        await written.until(23)
+        await settled()
+        assert (store.writes, journal.pending) == ([(7, GROUP)], [*GROUP[:-1]])
+        journal.add(50)
+        await written.until(39)
+    assert store.writes == [(7, GROUP), (23, (*GROUP[:-1], 50))]
+    assert (journal.length, journal.pending) == (39, [])
+
+
+async def test_what_came_during_a_write_and_is_no_group_waits_for_a_pause(written: Written) -> None:
+    store = ScriptedStore()
+    journal = journal_on(store, written)
+    store.answers.clear()
+    async with journal.writing():
+        add_all(journal, GROUP)
+        await until(lambda: bool(store.writes))
+        journal.add(50)
+        store.answers.set()
+        await written.until(24)
+    assert store.writes == [(7, GROUP), (23, (50,))]
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_a_group_that_came_during_a_write_is_written_after_it(written: Written) -> None:
+    store = ScriptedStore()
+    journal = journal_on(store, written)
+    store.answers.clear()
+    async with journal.writing():
+        add_all(journal, GROUP)
+        await until(lambda: bool(store.writes))
+        add_all(journal, GROUP)
+        store.answers.set()
+        await written.until(39)
+    assert store.writes == [(7, GROUP), (23, GROUP)]
 
 
 async def test_nothing_is_written_while_nothing_comes(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,15 +81,12 @@ class Journal:
         if self._error is not None:
             raise self._error
         self.pending.append(token_id)
-        self._any.set()
-        if len(self.pending) >= _GROUP_TOKENS:
-            self._group.set()
+        self._tell_pending()
 
     async def flush(self) -> None:
-        """Writes what is pending; raises as `write`."""
-        while group := tuple(self.pending):
-            await self.write(group)
-            del self.pending[: len(group)]
+        """Writes what is pending, until nothing is; raises as `write`."""
+        while self.pending:
+            await self._write_group()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
@@ -108,9 +105,10 @@ class Journal:
                 await self._any.wait()
                 began = time.monotonic()
                 await self._group_or_pause()
+                await self._write_group()
                 self._any.clear()
                 self._group.clear()
-                await self.flush()
+                self._tell_pending()  # what came meanwhile is of the next group
                 self._metrics.journal_groups.inc()
                 self._metrics.journal_lag_seconds.observe(time.monotonic() - began)
                 self._on_written(self.length)
@@ -119,6 +117,17 @@ class Journal:
         except Exception as error:
             _log.exception("the journal cannot be written", session_id=self.record.session_id)
             self._error = error
+
+    async def _write_group(self) -> None:
+        if group := tuple(self.pending):
+            await self.write(group)
+            del self.pending[: len(group)]
+
+    def _tell_pending(self) -> None:
+        if self.pending:
+            self._any.set()
+        if len(self.pending) >= _GROUP_TOKENS:
+            self._group.set()
 
     async def _group_or_pause(self) -> None:
         try:
