@@ -7,6 +7,8 @@ prometheus_client's.
 
 import itertools
 import threading
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -18,6 +20,9 @@ from prometheus_client.exposition import choose_encoder
 
 # A second sample a series, of when it began: Prometheus's servers have no use for it.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it is not annotated
+
+# Oftener than Prometheus reads.
+_EXEMPLAR_SECONDS = 1.0
 
 Kind = Literal["counter", "gauge", "histogram"]
 
@@ -74,18 +79,26 @@ class Gauge(prometheus_client.Gauge):
 class Histogram(prometheus_client.Histogram):
     """How often what lasted how long, or was how much.
 
-    A value that is observed inside a sampled span carries its trace id as an exemplar, in OpenMetrics' form.
+    A value that is observed inside a sampled span carries its trace id as an exemplar, in OpenMetrics' form: in each
+    bucket the first in a while. A bucket shows its latest only, and an exemplar costs more than the counting.
     """
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._next_exemplars = [0.0] * len(self._upper_bounds)  # on the monotonic clock, by bucket
+
     def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
-        super().observe(amount, exemplar or _trace())
+        super().observe(amount, exemplar or self._exemplar(amount))
 
-
-def _trace() -> dict[str, str] | None:
-    context = trace.get_current_span().get_span_context()
-    if not (context.is_valid and context.trace_flags.sampled):
-        return None
-    return {"trace_id": trace.format_trace_id(context.trace_id)}
+    def _exemplar(self, amount: float) -> dict[str, str] | None:
+        context = trace.get_current_span().get_span_context()
+        if not (context.is_valid and context.trace_flags.sampled):
+            return None
+        bucket, now = bisect_left(self._upper_bounds, amount), time.monotonic()
+        if now < self._next_exemplars[bucket]:
+            return None
+        self._next_exemplars[bucket] = now + _EXEMPLAR_SECONDS
+        return {"trace_id": trace.format_trace_id(context.trace_id)}
 
 
 class Meters:

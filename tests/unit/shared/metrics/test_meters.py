@@ -2,11 +2,12 @@
 
 import math
 import threading
+import time
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from kakeya_shared.metrics.meters import Buckets, Label, Meters
+from kakeya_shared.metrics.meters import Buckets, Histogram, Label, Meters
 from tests.scrape import OPEN_METRICS, Exposition
 
 BUCKETS = Buckets((0.1, 1.0), "one below and one above")
@@ -74,20 +75,44 @@ def test_a_processor_and_the_collection_of_garbage_are_measured() -> None:
     assert {"process_cpu_seconds", "process_resident_memory_bytes", "python_gc_collections", "python_info"} <= names
 
 
+def named_traces(meters: Meters) -> dict[str, str | None]:
+    """By bucket of the toy histogram."""
+    return {
+        sample.labels["le"]: sample.exemplar.labels["trace_id"] if sample.exemplar else None
+        for sample in read(meters, OPEN_METRICS).families["toy_wait_seconds"].samples
+        if sample.name.endswith("_bucket")
+    }
+
+
+def observed_in_a_span(histogram: Histogram, amount: float) -> str:
+    """Returns the id of its trace."""
+    with TracerProvider().get_tracer("toy").start_as_current_span("call") as span:
+        histogram.observe(amount)
+    return f"{span.get_span_context().trace_id:032x}"
+
+
 def test_a_value_inside_a_sampled_span_names_its_trace() -> None:
     meters = Meters()
     histogram = meters.histogram("toy_wait_seconds", "Waited.", buckets=BUCKETS)
     histogram.observe(0.05)
-    with TracerProvider().get_tracer("toy").start_as_current_span("call") as span:
-        histogram.observe(0.5)
-    buckets = {
-        sample.labels["le"]: sample.exemplar
-        for sample in read(meters, OPEN_METRICS).families["toy_wait_seconds"].samples
-        if sample.name.endswith("_bucket")
-    }
-    assert buckets["0.1"] is None
-    assert buckets["1.0"] is not None
-    assert buckets["1.0"].labels == {"trace_id": f"{span.get_span_context().trace_id:032x}"}
+    trace_id = observed_in_a_span(histogram, 0.5)
+    traces = named_traces(meters)
+    assert (traces["0.1"], traces["1.0"]) == (None, trace_id)
+
+
+def test_each_bucket_names_a_trace_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    meters = Meters()
+    histogram = meters.histogram("toy_wait_seconds", "Waited.", "kind", buckets=BUCKETS).labels("one")
+    first = observed_in_a_span(histogram, 0.5)
+    observed_in_a_span(histogram, 0.6)
+    slow = observed_in_a_span(histogram, 50)
+    traces = named_traces(meters)
+    assert (traces["1.0"], traces["+Inf"]) == (first, slow)
+    now[0] += 1.0
+    later = observed_in_a_span(histogram, 0.7)
+    assert named_traces(meters)["1.0"] == later
 
 
 def test_what_one_refresh_sets_is_read_together() -> None:
