@@ -58,8 +58,14 @@ class WatchedSettings(BenchSettings):
 
 
 def kinds(receiver: OtlpReceiver) -> dict[str, Kind]:
-    """By name: how the services are started. Spans go in batches, as by default."""
-    traced = receiver.environment() | {"OTEL_BSP_SCHEDULE_DELAY": "5000", "OTEL_TRACES_SAMPLER": "always_on"}
+    """By name: how the services are started. Spans go in batches, as by default; to a collector that is named metrics
+    are sent, too, unless that is said.
+    """
+    traced = receiver.environment() | {
+        "OTEL_BSP_SCHEDULE_DELAY": "5000",
+        "OTEL_TRACES_SAMPLER": "always_on",
+        "OTEL_METRICS_EXPORTER": "none",
+    }
     return {
         UNWATCHED: Kind(UNWATCHED, _NO_METRICS),
         "metrics": Kind("metrics"),
