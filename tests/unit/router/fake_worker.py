@@ -127,6 +127,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
     Attributes:
         lanes: by session id.
         opening: session ids of all calls of OpenSession.
+        meant: the incarnations that these say they are for.
         generating: what came in the calls of Generate.
         acknowledging: what came in the calls of Acknowledge.
         checking: what came in the calls of CheckGrammar.
@@ -194,6 +195,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.ending_seconds = 0.0
         self.num_cut_short = 0
         self.opening: list[str] = []
+        self.meant: list[str] = []
         self.generating: list[pb.GenerateRequest] = []
         self.acknowledging: list[pb.AcknowledgeRequest] = []
         self.checking: list[pb.Grammar] = []
@@ -361,6 +363,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
 
     async def OpenSession(self, request: pb.OpenSessionRequest, context: object) -> pb.OpenSessionResponse:
         self.opening.append(request.session_id)
+        self.meant.append(request.incarnation)
         self._enter("OpenSession")
         while not self.flowing.is_set():
             await asyncio.sleep(0.002)

@@ -223,6 +223,12 @@ class UnknownIncarnation(
     """Between worker and router only."""
 
 
+class WorkerIdTaken(
+    KakeyaError, status=grpc.StatusCode.ALREADY_EXISTS, reason=ErrorReason.ERROR_REASON_WORKER_ID_TAKEN
+):
+    """Between worker and router only."""
+
+
 class IncompatibleContract(
     KakeyaError, status=grpc.StatusCode.FAILED_PRECONDITION, reason=ErrorReason.ERROR_REASON_INCOMPATIBLE_CONTRACT
 ):

@@ -29,10 +29,12 @@ from kakeya_worker.engine.seams.retention import RetentionPolicy
 from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
 from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.joining.heartbeat_gauges import HeartbeatGauges
+from kakeya_worker.joining.lease import Lease
 from kakeya_worker.joining.registration import Registration
 from kakeya_worker.membership import Way, own_identity, place_to_listen, way_to_routers
 from kakeya_worker.metrics import PREFIX, WorkerMetrics
-from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
+from kakeya_worker.service.fence import SERVICE_NAME, Fence
+from kakeya_worker.service.verifier_service import VerifierService
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import plan
 from kakeya_worker.snapshot_stores.configured import configured_store
@@ -50,7 +52,8 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
     """Runs a worker until `stop` is set or its engine dies. Raises StartError."""
     if flaw := labels.flaw(settings.model_name, labels.MAX_MODEL_BYTES):
         raise StartError(f"the model's name {settings.model_name!r}: {flaw}; --served-model-name gives it another")
-    service = VerifierService()
+    lease = Lease() if settings.join else None
+    service = VerifierService(lease)
     metrics = WorkerMetrics(Meters(is_on=settings.metrics_bind != NOWHERE or METRICS.is_wanted()))
     way = way_to_routers(settings)
     store = configured_store(settings.snapshots, settings.snapshot_key_file)
@@ -60,10 +63,11 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
             [SERVICE_NAME],
             settings=settings,
             grace_seconds=_LAST_ANSWERS_SECONDS,
+            guard=None if lease is None else Fence(lease),
             meters=CallMeters(metrics.meters, PREFIX),
         )
         add_VerifierServiceServicer_to_server(service, server.grpc_server)
-        await _load_and_serve(settings, stop, metrics, service, server, way, store)
+        await _load_and_serve(settings, stop, metrics, service, server, way, store, lease)
 
 
 async def _load_and_serve(
@@ -74,6 +78,7 @@ async def _load_and_serve(
     server: RpcServer,
     way: Way,
     store: SnapshotStore | None,
+    lease: Lease | None,
 ) -> None:
     """Raises StartError."""
     try:
@@ -89,7 +94,7 @@ async def _load_and_serve(
             grammars = await asyncio.to_thread(Grammars, facts.tokenizer, facts.tokenizer_digest, facts.vocab_size)
             service.begin(engine, snapshots, grammars)
             identity = own_identity(settings, server.address, store, grammars)
-            registration = Registration(engine, identity, parse_list(settings.join), way.link, metrics)
+            registration = Registration(engine, identity, parse_list(settings.join), way.link, metrics, lease)
             sweep = SnapshotSweep(
                 registration, snapshots, identity.pool, interval_seconds=settings.snapshot_sweep_seconds
             )

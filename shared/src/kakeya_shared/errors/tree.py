@@ -209,13 +209,19 @@ class Internal(KakeyaError, reason=ErrorReason.ERROR_REASON_INTERNAL, status=grp
 
 
 class StaleEpoch(KakeyaError, reason=ErrorReason.ERROR_REASON_STALE_EPOCH, status=grpc.StatusCode.FAILED_PRECONDITION):
-    """Router to worker: the caller's lease is not the lane's."""
+    """Router to worker: the caller's lease is not the lane's, or the worker's own has lapsed."""
 
 
 class UnknownIncarnation(
     KakeyaError, reason=ErrorReason.ERROR_REASON_UNKNOWN_INCARNATION, status=grpc.StatusCode.NOT_FOUND
 ):
     """Worker to router: not registered, or lost in the meantime."""
+
+
+class WorkerIdTaken(
+    KakeyaError, reason=ErrorReason.ERROR_REASON_WORKER_ID_TAKEN, status=grpc.StatusCode.ALREADY_EXISTS
+):
+    """Worker to router: another worker has joined under the id since."""
 
 
 class IncompatibleContract(

@@ -145,8 +145,8 @@ async def move(
 
 
 @step
-async def join(world: World, worker: WorkerRecord = WORKER, **fields: Any) -> Any:
-    return await world.workers.join(replace(worker, **fields))
+async def join(world: World, worker: WorkerRecord = WORKER, *, again: bool = False, **fields: Any) -> Any:
+    return await world.workers.join(replace(worker, **fields), again=again)
 
 
 @step

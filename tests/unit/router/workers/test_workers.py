@@ -10,11 +10,12 @@ from kakeya_shared.errors.tree import (
     InvalidField,
     SessionNotFound,
     UnknownIncarnation,
+    WorkerIdTaken,
     WorkerLost,
 )
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker
-from tests.unit.router.lapses import expire
+from tests.unit.router.lapses import be_lost, expire
 from tests.unit.router.stack import FAST, FORGETFUL, LONG_SECONDS, Client, Stack, answer, begin_ahead, eventually
 
 
@@ -42,7 +43,7 @@ async def test_every_worker_is_listed_with_what_it_said(client: Client, worker: 
     status = (await client.workers())["worker-a"]
     request = worker.join_request()
     for field in pb.JoinRequest.DESCRIPTOR.fields:
-        if field.name not in ("contract_version", "tunnel"):
+        if field.name not in ("contract_version", "tunnel", "again"):
             assert getattr(status, field.name) == getattr(request, field.name), field.name
     assert 0 <= status.last_heartbeat_age_seconds < LONG_SECONDS
 
@@ -102,6 +103,34 @@ async def test_a_heartbeat_of_a_stranger_is_refused(client: Client, worker: Fake
     with pytest.raises(UnknownIncarnation):
         await client.beat(stranger)
     await stranger.server.grpc_server.stop(0)
+
+
+async def test_a_process_that_was_replaced_does_not_take_its_id_back(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    """Else two with one id would take it from each other for ever."""
+    request = worker.join_request()
+    request.incarnation, request.address, request.again = "stale", "127.0.0.1:1", True
+    with pytest.raises(WorkerIdTaken):
+        await answer(client.registry.Join(request))
+    session_id = await client.session()
+    assert (await client.append(session_id, [1])).history_length == 1
+    await be_lost(worker)
+    await eventually(lambda: _joins(client, request))
+
+
+async def _joins(client: Client, request: pb.JoinRequest) -> bool:
+    try:
+        await answer(client.registry.Join(request))
+    except WorkerIdTaken:
+        return False
+    return True
+
+
+async def test_what_is_opened_says_at_which_incarnation(client: Client, worker: FakeWorker) -> None:
+    """The address may be another worker's by now."""
+    await client.session()
+    assert worker.meant == [worker.incarnation]
 
 
 async def test_the_ledger_agrees_with_the_workers_own_count(client: Client, worker: FakeWorker) -> None:

@@ -18,8 +18,11 @@ from kakeya_shared.errors.tree import (
     InvalidField,
     KakeyaError,
     PermissionDenied,
+    StaleEpoch,
+    StoreUnavailable,
     Unauthenticated,
     UnknownIncarnation,
+    WorkerIdTaken,
 )
 from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.process.service_process import StartError
@@ -35,6 +38,7 @@ from kakeya_worker.engine.lanes.operation import Append
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions
 from kakeya_worker.joining.heartbeat_gauges import HeartbeatGauges
+from kakeya_worker.joining.lease import Lease
 from kakeya_worker.joining.registration import Registration
 from kakeya_worker.joining.router_link import JoinToken, RouterLink, TokenError
 from kakeya_worker.joining.worker_identity import FEATURES, WorkerIdentity
@@ -58,6 +62,8 @@ class Registry(RegistryServiceServicer):
         self.known: set[str] = set()
         self.orphans: list[pb.OrphanLane] = []
         self.contract_version = CONTRACT_VERSION  # the only one that it speaks
+        self.lease_seconds = 0.0
+        self.join_refusal: KakeyaError | None = None
         self.token = ""  # that is asked for, unless empty
         self.refusal: KakeyaError = Unauthenticated("no good token")
         self.heartbeat_refusal: KakeyaError | None = None
@@ -76,10 +82,15 @@ class Registry(RegistryServiceServicer):
         if request.contract_version != self.contract_version:
             version = str(self.contract_version)
             raise IncompatibleContract(f"this router speaks version {version}", metadata={"contract_version": version})
-        self.known.add(request.incarnation)
         await self.joins.put(request)
+        if self.join_refusal is not None:
+            raise self.join_refusal
+        self.known.add(request.incarnation)
         return pb.JoinResponse(
-            contract_version=1, heartbeat_interval_seconds=self.heartbeat_seconds, router_addresses=self.routers
+            contract_version=1,
+            heartbeat_interval_seconds=self.heartbeat_seconds,
+            lease_seconds=self.lease_seconds,
+            router_addresses=self.routers,
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
@@ -223,6 +234,69 @@ async def test_a_lost_lease_frees_every_lane_and_joins_anew(engine: Engine) -> N
         second = await asyncio.wait_for(registry.joins.get(), 60)
     assert first.incarnation != second.incarnation
     assert engine.lanes.totals().num_lanes_in_use == 0
+
+
+async def test_one_that_was_replaced_waits_with_no_lanes_until_its_id_is_free(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kakeya_worker.joining.registration._RETRY_SECONDS", 0.02)
+    registry = Registry()
+    with structlog.testing.capture_logs() as logs:
+        async with _serving(registry) as address:
+            registration = Registration(engine, IDENTITY, [address])
+            async with _running(registration):
+                assert not (await asyncio.wait_for(registry.joins.get(), 60)).again
+                await _heartbeat(registry, complete=True)
+                registry.join_refusal = WorkerIdTaken("another worker has it")
+                registry.known.clear()
+                refused = [await asyncio.wait_for(registry.joins.get(), 60) for _ in range(3)]
+                assert all(request.again for request in refused)
+                assert engine.lanes.totals().num_lanes_in_use == 0
+                with pytest.raises(StaleEpoch):
+                    await registration.lease.check()
+                registry.join_refusal = None
+                await _until_beating(registry)
+                await registration.lease.check()
+    assert sum("another worker has joined under this worker's id" in log["event"] for log in logs) == 1
+
+
+async def _until_beating(registry: Registry) -> None:
+    while not registry.heartbeats.empty():
+        registry.heartbeats.get_nowait()
+    await _heartbeat(registry, complete=False)
+
+
+@pytest.mark.parametrize("refusal", [StoreUnavailable("Redis is away"), InvalidField("no")])
+async def test_its_lease_lapses_unless_a_router_says_that_none_ages(
+    engine: Engine, refusal: KakeyaError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kakeya_worker.joining.registration._RETRY_SECONDS", 0.02)
+    registry, now = Registry(), [0.0]
+    registry.lease_seconds = 5.0
+    lease = Lease(lambda: now[0])
+    async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address], lease=lease)):
+        await _heartbeat(registry, complete=True)
+        registry.heartbeat_refusal = registry.join_refusal = refusal
+        await _refused(registry, 2)
+        now[0] = 4.0
+        await _refused(registry, 2)  # one of which was asked at 4
+        now[0] = 8.0
+        if isinstance(refusal, StoreUnavailable):
+            await lease.check()
+        else:
+            with pytest.raises(StaleEpoch):
+                await lease.check()
+        registry.heartbeat_refusal = registry.join_refusal = None
+        await _until_beating(registry)
+        await lease.check()
+
+
+async def _refused(registry: Registry, number: int) -> None:
+    """So many joins that come from now on."""
+    while not registry.joins.empty():
+        registry.joins.get_nowait()
+    for _ in range(number):
+        await asyncio.wait_for(registry.joins.get(), 60)
 
 
 async def test_when_a_router_goes_the_next_is_tried_and_the_sessions_stay(engine: Engine) -> None:

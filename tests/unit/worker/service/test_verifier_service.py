@@ -24,8 +24,10 @@ from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.grammars.grammars import Grammars
+from kakeya_worker.joining.lease import Lease
 from kakeya_worker.service import operation_requests
-from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
+from kakeya_worker.service.fence import SERVICE_NAME
+from kakeya_worker.service.verifier_service import VerifierService
 from kakeya_worker.snapshots.snapshot_store import open_store
 from kakeya_worker.snapshots.snapshots import Snapshots
 from kakeya_worker.torch_backend import TorchVerifier
@@ -613,3 +615,17 @@ async def test_a_thought_that_cannot_be_told_apart_is_refused(stub: Any, reasoni
     error = error_details.decode(caught.value)
     assert isinstance(error, InvalidField)
     assert error.metadata == {"field": field}
+
+
+async def test_a_lane_is_opened_at_the_incarnation_that_is_meant(
+    service: tuple[VerifierService, Any], stub: Any
+) -> None:
+    lease = Lease()
+    lease.grant("here", lease.clock(), 0)
+    service[0]._lease = lease
+    meant: dict[str, Any] = {"session_id": "t", "epoch": 1, "incarnation": "gone"}
+    status = (grpc.StatusCode.FAILED_PRECONDITION, "STALE_EPOCH")
+    assert await _reason(stub.OpenSession(pb.OpenSessionRequest(**meant))) == status
+    assert await _reason(stub.WriteLane(iter([pb.WriteLaneRequest(**meant)]))) == status
+    assert (await stub.GetSlab(pb.GetSlabRequest())).num_lanes_in_use == 1
+    await stub.OpenSession(pb.OpenSessionRequest(**meant | {"incarnation": "here"}))

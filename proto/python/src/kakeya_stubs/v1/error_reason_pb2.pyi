@@ -58,7 +58,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 17
     """INTERNAL: unforeseen; metadata `trace_id` finds it in the logs."""
     ERROR_REASON_STALE_EPOCH: _ErrorReason.ValueType  # 18
-    """FAILED_PRECONDITION, router to worker only: the lease's epoch is not the lane's."""
+    """FAILED_PRECONDITION, router to worker only: the lease's epoch is not the lane's, or the worker's own lease has lapsed."""
     ERROR_REASON_UNKNOWN_INCARNATION: _ErrorReason.ValueType  # 19
     """NOT_FOUND, worker to router only: the incarnation is not registered (any more)."""
     ERROR_REASON_INCOMPATIBLE_CONTRACT: _ErrorReason.ValueType  # 20
@@ -93,6 +93,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """RESOURCE_EXHAUSTED: the snapshot store cannot be read or written, and what would have to be remembered without it
     is at its bound.
     """
+    ERROR_REASON_WORKER_ID_TAKEN: _ErrorReason.ValueType  # 32
+    """ALREADY_EXISTS, worker to router only: another worker has joined under this worker's id since this one did."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed, as `google.rpc.ErrorInfo.reason` (without the prefix ERROR_REASON_) in the domain
@@ -135,7 +137,7 @@ ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 16
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 17
 """INTERNAL: unforeseen; metadata `trace_id` finds it in the logs."""
 ERROR_REASON_STALE_EPOCH: ErrorReason.ValueType  # 18
-"""FAILED_PRECONDITION, router to worker only: the lease's epoch is not the lane's."""
+"""FAILED_PRECONDITION, router to worker only: the lease's epoch is not the lane's, or the worker's own lease has lapsed."""
 ERROR_REASON_UNKNOWN_INCARNATION: ErrorReason.ValueType  # 19
 """NOT_FOUND, worker to router only: the incarnation is not registered (any more)."""
 ERROR_REASON_INCOMPATIBLE_CONTRACT: ErrorReason.ValueType  # 20
@@ -170,4 +172,6 @@ ERROR_REASON_SNAPSHOT_STORE_UNAVAILABLE: ErrorReason.ValueType  # 31
 """RESOURCE_EXHAUSTED: the snapshot store cannot be read or written, and what would have to be remembered without it
 is at its bound.
 """
+ERROR_REASON_WORKER_ID_TAKEN: ErrorReason.ValueType  # 32
+"""ALREADY_EXISTS, worker to router only: another worker has joined under this worker's id since this one did."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -16,7 +16,7 @@ from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import JoinWorker
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.contract.features import CONTRACT_VERSION
-from kakeya_shared.errors.tree import IncompatibleContract, UnknownIncarnation
+from kakeya_shared.errors.tree import IncompatibleContract, UnknownIncarnation, WorkerIdTaken
 from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1 import registry_pb2_grpc
@@ -59,8 +59,10 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         for other in await self._store.workers(worker.pool):
             if other.model != worker.model:
                 raise validation.invalid("model", f"the pool {worker.pool!r} serves {other.model!r}")
-        while (outcome := await self._store.join(worker)) is JoinWorker.SWEEPING:
+        while (outcome := await self._store.join(worker, again=request.again)) is JoinWorker.SWEEPING:
             await self._sweep.sweep(worker.pool, worker.incarnation)
+        if outcome is JoinWorker.TAKEN:
+            raise WorkerIdTaken(f"another worker has joined as {worker.worker_id!r} since, and is there")
         joined: Literal[JoinWorker.JOINED, JoinWorker.REPLACED, JoinWorker.RENEWED] = outcome
         _log.info("worker joined", worker_id=worker.worker_id, incarnation=worker.incarnation, outcome=joined)
         return pb.JoinResponse(

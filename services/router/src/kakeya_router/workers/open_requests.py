@@ -34,4 +34,5 @@ def _options(record: SessionRecord) -> pb.OpenSessionRequest:
 
 def _leased(record: SessionRecord, request: pb.OpenSessionRequest) -> pb.OpenSessionRequest:
     request.session_id, request.epoch, request.tenant = record.session_id, record.epoch, record.tenant
+    request.incarnation = record.incarnation
     return request

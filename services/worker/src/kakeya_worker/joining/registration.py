@@ -3,22 +3,22 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import grpc
 import structlog
 
 from kakeya_shared.contract.features import CONTRACT_VERSION
-from kakeya_shared.errors import error_details
 from kakeya_shared.errors.tree import (
     IncompatibleContract,
     KakeyaError,
     PermissionDenied,
     Unauthenticated,
     UnknownIncarnation,
+    WorkerIdTaken,
 )
 from kakeya_shared.process.service_process import StartError
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
@@ -26,6 +26,8 @@ from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_table import LaneReport
 from kakeya_worker.joining.heartbeat import Heartbeat, of_lanes
+from kakeya_worker.joining.lease import Lease
+from kakeya_worker.joining.router_answer import TOKEN_CURE, Failure, answered, reason, trouble
 from kakeya_worker.joining.router_link import RouterLink, TokenError
 from kakeya_worker.joining.worker_identity import FEATURES, WorkerIdentity
 from kakeya_worker.metrics import WorkerMetrics, no_metrics
@@ -33,14 +35,10 @@ from kakeya_worker.metrics import WorkerMetrics, no_metrics
 if TYPE_CHECKING:  # exists in the stubs' types only
     from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
-_Reply = TypeVar("_Reply")
-_Failure = grpc.aio.AioRpcError | KakeyaError | TokenError
-
 _VERSION_BEFORE = CONTRACT_VERSION - 1  # which knows no features
 _CALL_SECONDS = 2.0
 _RETRY_SECONDS = 1.0
 _COMPLETE_EVERY = 10
-_TOKEN_CURE = "give it a good join token (`kakeya tokens create`) by --token-file or KAKEYA_WORKER_TOKEN"  # noqa: S105  # text for people
 _log = structlog.get_logger()
 
 
@@ -54,6 +52,7 @@ class Registration:
         joined: set once a router has let this worker in.
         cut_off: set while no router answers.
         last_heartbeat: that a router has answered.
+        lease: of the incarnation, by this worker's clock.
     """
 
     def __init__(
@@ -63,6 +62,7 @@ class Registration:
         routers: Sequence[str],
         link: RouterLink | None = None,
         metrics: WorkerMetrics | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self._engine = engine
         self._link = link or RouterLink()
@@ -75,6 +75,7 @@ class Registration:
         self._num_failed = 0  # routers in a row that did not answer
         self._num_heartbeats = 0  # of the incarnation
         self.last_heartbeat = Heartbeat()
+        self.lease = lease or Lease()
         self._is_draining = False
         self._tunnels: Sequence[str] = ()
         self._beat_now = asyncio.Event()
@@ -127,9 +128,10 @@ class Registration:
                     worker_id=self._identity.worker_id,
                 )
                 self._metrics.lost_leases.inc()
-                await asyncio.wrap_future(self._engine.reset())
-                self._incarnation = ""
-                self._num_heartbeats = 0
+                await self._begin_anew()
+            except WorkerIdTaken as error:
+                await self._begin_anew()
+                await self._try_the_next(error)
             except (grpc.aio.AioRpcError, KakeyaError, TokenError) as error:
                 await self._try_the_next(error)
 
@@ -147,7 +149,7 @@ class Registration:
         )
         async with self._link.open(self._routers[0]) as channel:
             call = RegistryServiceStub(channel).SweepSnapshots
-            reply = await _answer(call(request, timeout=_CALL_SECONDS, metadata=self._link.token.metadata()))
+            reply = await answered(call(request, timeout=_CALL_SECONDS, metadata=self._link.token.metadata()))
         return list(reply.orphans)
 
     async def announce_draining(self, timeout_seconds: float) -> None:
@@ -168,9 +170,16 @@ class Registration:
         try:
             async with self._link.open(self._routers[0]) as channel:
                 registry = RegistryServiceStub(channel)
-                await _answer(registry.Leave(request, timeout=_CALL_SECONDS, metadata=self._link.token.metadata()))
+                await answered(registry.Leave(request, timeout=_CALL_SECONDS, metadata=self._link.token.metadata()))
         except (grpc.aio.AioRpcError, KakeyaError, TokenError) as error:
-            _log.warning("could not deregister; the lease will lapse", reason=_reason(error))
+            _log.warning("could not deregister; the lease will lapse", reason=reason(error))
+
+    async def _begin_anew(self) -> None:
+        """As another incarnation, which has no lanes."""
+        self.lease.lose()
+        await asyncio.wrap_future(self._engine.reset())
+        self._incarnation = ""
+        self._num_heartbeats = 0
 
     async def _join(self, registry: "RegistryServiceAsyncStub") -> None:
         # A router that merely restarted, or another one, finds the same incarnation and keeps its sessions.
@@ -182,7 +191,7 @@ class Registration:
         except (Unauthenticated, PermissionDenied) as error:
             if self.joined.is_set():
                 raise
-            raise StartError(f"the router does not let this worker in: {error.message}; {_TOKEN_CURE}") from error
+            raise StartError(f"the router does not let this worker in: {error.message}; {TOKEN_CURE}") from error
         self._heartbeat_seconds = reply.heartbeat_interval_seconds
         self._learn(reply.router_addresses)
         self.joined.set()
@@ -202,8 +211,12 @@ class Registration:
         self, registry: "RegistryServiceAsyncStub", contract_version: int, features: Sequence[str]
     ) -> pb.JoinResponse:
         request = self._identity.join_request(self._engine, self._incarnation, contract_version, features)
+        request.again = self.joined.is_set()
         metadata = self._link.token.metadata()
-        return await _answer(registry.Join(request, timeout=_CALL_SECONDS, metadata=metadata))
+        with self.lease.asked_for() as asked_at:
+            reply = await answered(registry.Join(request, timeout=_CALL_SECONDS, metadata=metadata))
+            self.lease.grant(self._incarnation, asked_at, reply.lease_seconds)
+        return reply
 
     async def _keep_alive(self, registry: "RegistryServiceAsyncStub") -> None:
         """Sends heartbeats until one fails, or it is to join again. Each carries what changed since the last that was
@@ -230,7 +243,9 @@ class Registration:
     async def _beat(self, registry: "RegistryServiceAsyncStub", request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
         metadata, began, outcome = self._link.token.metadata(), time.monotonic(), "failed"
         try:
-            reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS, metadata=metadata))
+            with self.lease.asked_for() as asked_at:
+                reply = await answered(registry.Heartbeat(request, timeout=_CALL_SECONDS, metadata=metadata))
+            self.lease.renew(asked_at)
             outcome = "answered"
         finally:
             self._metrics.heartbeat_seconds.labels(outcome).observe(time.monotonic() - began)
@@ -262,10 +277,10 @@ class Registration:
         request.tunnels.extend(self._tunnels)
         return request
 
-    async def _try_the_next(self, error: _Failure) -> None:
+    async def _try_the_next(self, error: Failure) -> None:
         """Turns to the next router at once, since the lease goes on; pauses when none has answered."""
         if self._num_failed == 0:
-            _log.warning(_trouble(error), routers=self._routers, reason=_reason(error))
+            _log.warning(trouble(error), routers=self._routers, reason=reason(error))
         self._num_failed += 1
         self._routers.append(self._routers.pop(0))
         if self._num_failed % len(self._routers) == 0:
@@ -273,27 +288,7 @@ class Registration:
             await asyncio.sleep(_RETRY_SECONDS)
 
 
-def _trouble(error: _Failure) -> str:
-    if isinstance(error, Unauthenticated | PermissionDenied):
-        return f"the router does not let this worker in any more; trying on. {_TOKEN_CURE}"
-    return "the router does not answer; trying the next"
-
-
-def _reason(error: _Failure) -> str:
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"  # a failed TLS handshake is in the details
-    return error.reason if isinstance(error, KakeyaError) else str(error)
-
-
 def _log_if_freed_already(closed: "Future[int]") -> None:
     error = closed.exception()
     if error is not None:
         _log.info("a lane that no lease covers was freed already", error=str(error))
-
-
-async def _answer(call: Awaitable[_Reply]) -> _Reply:
-    """Awaits a call. Raises the error tree where the router answered, AioRpcError where none did."""
-    try:
-        return await call
-    except grpc.aio.AioRpcError as error:
-        raise error_details.decode(error) or error from error

@@ -18,11 +18,10 @@ from kakeya_worker.engine.sampling.sampling import TokenDetail
 from kakeya_worker.grammars.constraint import Constraint
 from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.grammars.reasoning import ReasonedConstraint
+from kakeya_worker.joining.lease import Lease
 from kakeya_worker.service import open_request, operation_requests
 from kakeya_worker.snapshots.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots.snapshots import Snapshots
-
-SERVICE_NAME = "kakeya.worker.v1.VerifierService"
 
 _FINISH_REASONS = {
     Finish.MAX_TOKENS: pb.FINISH_REASON_MAX_TOKENS,
@@ -33,9 +32,14 @@ _FINISH_REASONS = {
 
 
 class VerifierService(VerifierServiceServicer):
-    """Until a model is loaded every call is UNAVAILABLE."""
+    """Until a model is loaded every call is UNAVAILABLE.
 
-    def __init__(self) -> None:
+    Args:
+        lease: of this worker; None: it joins no router.
+    """
+
+    def __init__(self, lease: Lease | None = None) -> None:
+        self._lease = lease
         self._serving: tuple[Engine, Snapshots, LaneTransfer, Grammars] | None = None
 
     def begin(self, engine: Engine, snapshots: Snapshots, grammars: Grammars) -> None:
@@ -45,6 +49,7 @@ class VerifierService(VerifierServiceServicer):
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
         engine = self._engine(request.session_id)
         open_request.check(request)
+        self._check_incarnation(request.incarnation)
         opened = await self._open(engine, request)
         return pb.OpenSessionResponse(lane=_lane_state(opened.state), sink=opened.sink, window=opened.window)
 
@@ -170,6 +175,7 @@ class VerifierService(VerifierServiceServicer):
         first = await anext(requests, pb.WriteLaneRequest())
         transfer = self._transfer(first.session_id)
         open_request.check_lease(first)
+        self._check_incarnation(first.incarnation)
         parts = (request.content async for request in requests)
         opened = await transfer.write(first.session_id, first.epoch, first.tenant, parts, inexact=first.inexact)
         return pb.WriteLaneResponse(lane=_lane_state(opened.state))
@@ -198,6 +204,11 @@ class VerifierService(VerifierServiceServicer):
         if source is None:
             return await asyncio.wrap_future(engine.open(session_id, epoch, open_request.options(request), tenant))
         return await asyncio.wrap_future(engine.fork(session_id, epoch, source, tenant))
+
+    def _check_incarnation(self, meant: str) -> None:
+        """Raises StaleEpoch."""
+        if self._lease is not None:
+            self._lease.check_incarnation(meant)
 
     def _engine(self, session_id: str = "") -> Engine:
         return self._loaded(session_id)[0]

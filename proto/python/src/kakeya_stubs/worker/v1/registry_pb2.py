@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%kakeya_stubs/worker/v1/registry.proto\x12\x10kakeya.worker.v1\"\x9a\x04\n\x0bJoinRequest\x12\x18\n\x10\x63ontract_version\x18\x01 \x01(\r\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x0c\n\x04pool\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x06 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x07 \x01(\t\x12\r\n\x05\x64type\x18\x08 \x01(\t\x12\x12\n\nslab_bytes\x18\t \x01(\x04\x12\x12\n\nlane_bytes\x18\n \x01(\x04\x12\x11\n\tnum_lanes\x18\x0b \x01(\r\x12\x0c\n\x04sink\x18\x0c \x01(\r\x12\x0e\n\x06window\x18\r \x01(\r\x12\x1a\n\x12kv_bytes_per_token\x18\x0e \x01(\x04\x12\x12\n\nvocab_size\x18\x0f \x01(\r\x12\x13\n\x0bnum_threads\x18\x10 \x01(\r\x12\x0f\n\x07weights\x18\x11 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x12 \x01(\t\x12\r\n\x05\x65xact\x18\x13 \x01(\x08\x12\x18\n\x10tokenizer_digest\x18\x14 \x01(\t\x12\x16\n\x0esnapshot_store\x18\x15 \x01(\t\x12!\n\x19prefill_tokens_per_second\x18\x16 \x01(\x01\x12\x14\n\x0cmodel_digest\x18\x17 \x01(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x18 \x03(\t\x12\x1b\n\x13snapshot_free_bytes\x18\x19 \x01(\x04\x12\x0e\n\x06tunnel\x18\x1a \x01(\x08\"}\n\x0cJoinResponse\x12\x18\n\x10\x63ontract_version\x18\x01 \x01(\r\x12\"\n\x1aheartbeat_interval_seconds\x18\x02 \x01(\x01\x12\x15\n\rlease_seconds\x18\x03 \x01(\x01\x12\x18\n\x10router_addresses\x18\x04 \x03(\t\"\xea\x01\n\nLaneReport\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x16\n\x0ehistory_length\x18\x03 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\x04 \x01(\x04\x12\x34\n\x08retained\x18\x05 \x03(\x0b\x32\".kakeya.worker.v1.LaneReport.Range\x12\x13\n\x0bnum_rewinds\x18\x06 \x01(\x04\x12\x11\n\x04lane\x18\x07 \x01(\rH\x00\x88\x01\x01\x1a#\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x42\x07\n\x05_lane\"\xfe\x01\n\x10HeartbeatRequest\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x15\n\rkv_live_bytes\x18\x04 \x01(\x04\x12\x18\n\x10num_lanes_in_use\x18\x05 \x01(\r\x12+\n\x05lanes\x18\x06 \x03(\x0b\x32\x1c.kakeya.worker.v1.LaneReport\x12\x10\n\x08\x63omplete\x18\x07 \x01(\x08\x12\x11\n\trss_bytes\x18\x08 \x01(\x04\x12\x10\n\x08\x64raining\x18\t \x01(\x08\x12\x0e\n\x06number\x18\n \x01(\x04\x12\x0f\n\x07tunnels\x18\x0b \x03(\t\"\\\n\x11HeartbeatResponse\x12-\n\x07orphans\x18\x01 \x03(\x0b\x32\x1c.kakeya.worker.v1.OrphanLane\x12\x18\n\x10router_addresses\x18\x02 \x03(\t\"/\n\nOrphanLane\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\\\n\x15SweepSnapshotsRequest\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\r\n\x05names\x18\x04 \x03(\t\")\n\x16SweepSnapshotsResponse\x12\x0f\n\x07orphans\x18\x01 \x03(\t\"D\n\x0cLeaveRequest\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\"\x0f\n\rLeaveResponse\"\xf0\x01\n\rTunnelRequest\x12\x36\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32%.kakeya.worker.v1.TunnelRequest.BeginH\x00\x12\x38\n\x06\x66\x61iled\x18\x02 \x01(\x0b\x32&.kakeya.worker.v1.TunnelRequest.FailedH\x00\x1a=\n\x05\x42\x65gin\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x1a#\n\x06\x46\x61iled\x12\x0c\n\x04\x64ial\x18\x01 \x01(\x0c\x12\x0b\n\x03why\x18\x02 \x01(\tB\t\n\x07message\"\xde\x01\n\x0eTunnelResponse\x12;\n\x07welcome\x18\x01 \x01(\x0b\x32(.kakeya.worker.v1.TunnelResponse.WelcomeH\x00\x12\x35\n\x04\x64ial\x18\x02 \x01(\x0b\x32%.kakeya.worker.v1.TunnelResponse.DialH\x00\x1a\x37\n\x07Welcome\x12\x0e\n\x06router\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0b\n\x03tls\x18\x03 \x01(\x08\x1a\x14\n\x04\x44ial\x12\x0c\n\x04\x64ial\x18\x01 \x01(\x0c\x42\t\n\x07message2\xae\x03\n\x0fRegistryService\x12\x45\n\x04Join\x12\x1d.kakeya.worker.v1.JoinRequest\x1a\x1e.kakeya.worker.v1.JoinResponse\x12T\n\tHeartbeat\x12\".kakeya.worker.v1.HeartbeatRequest\x1a#.kakeya.worker.v1.HeartbeatResponse\x12\x63\n\x0eSweepSnapshots\x12\'.kakeya.worker.v1.SweepSnapshotsRequest\x1a(.kakeya.worker.v1.SweepSnapshotsResponse\x12H\n\x05Leave\x12\x1e.kakeya.worker.v1.LeaveRequest\x1a\x1f.kakeya.worker.v1.LeaveResponse\x12O\n\x06Tunnel\x12\x1f.kakeya.worker.v1.TunnelRequest\x1a .kakeya.worker.v1.TunnelResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%kakeya_stubs/worker/v1/registry.proto\x12\x10kakeya.worker.v1\"\xa9\x04\n\x0bJoinRequest\x12\x18\n\x10\x63ontract_version\x18\x01 \x01(\r\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x0c\n\x04pool\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x06 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x07 \x01(\t\x12\r\n\x05\x64type\x18\x08 \x01(\t\x12\x12\n\nslab_bytes\x18\t \x01(\x04\x12\x12\n\nlane_bytes\x18\n \x01(\x04\x12\x11\n\tnum_lanes\x18\x0b \x01(\r\x12\x0c\n\x04sink\x18\x0c \x01(\r\x12\x0e\n\x06window\x18\r \x01(\r\x12\x1a\n\x12kv_bytes_per_token\x18\x0e \x01(\x04\x12\x12\n\nvocab_size\x18\x0f \x01(\r\x12\x13\n\x0bnum_threads\x18\x10 \x01(\r\x12\x0f\n\x07weights\x18\x11 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x12 \x01(\t\x12\r\n\x05\x65xact\x18\x13 \x01(\x08\x12\x18\n\x10tokenizer_digest\x18\x14 \x01(\t\x12\x16\n\x0esnapshot_store\x18\x15 \x01(\t\x12!\n\x19prefill_tokens_per_second\x18\x16 \x01(\x01\x12\x14\n\x0cmodel_digest\x18\x17 \x01(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x18 \x03(\t\x12\x1b\n\x13snapshot_free_bytes\x18\x19 \x01(\x04\x12\x0e\n\x06tunnel\x18\x1a \x01(\x08\x12\r\n\x05\x61gain\x18\x1b \x01(\x08\"}\n\x0cJoinResponse\x12\x18\n\x10\x63ontract_version\x18\x01 \x01(\r\x12\"\n\x1aheartbeat_interval_seconds\x18\x02 \x01(\x01\x12\x15\n\rlease_seconds\x18\x03 \x01(\x01\x12\x18\n\x10router_addresses\x18\x04 \x03(\t\"\xea\x01\n\nLaneReport\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x16\n\x0ehistory_length\x18\x03 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\x04 \x01(\x04\x12\x34\n\x08retained\x18\x05 \x03(\x0b\x32\".kakeya.worker.v1.LaneReport.Range\x12\x13\n\x0bnum_rewinds\x18\x06 \x01(\x04\x12\x11\n\x04lane\x18\x07 \x01(\rH\x00\x88\x01\x01\x1a#\n\x05Range\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\x42\x07\n\x05_lane\"\xfe\x01\n\x10HeartbeatRequest\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x15\n\rkv_live_bytes\x18\x04 \x01(\x04\x12\x18\n\x10num_lanes_in_use\x18\x05 \x01(\r\x12+\n\x05lanes\x18\x06 \x03(\x0b\x32\x1c.kakeya.worker.v1.LaneReport\x12\x10\n\x08\x63omplete\x18\x07 \x01(\x08\x12\x11\n\trss_bytes\x18\x08 \x01(\x04\x12\x10\n\x08\x64raining\x18\t \x01(\x08\x12\x0e\n\x06number\x18\n \x01(\x04\x12\x0f\n\x07tunnels\x18\x0b \x03(\t\"\\\n\x11HeartbeatResponse\x12-\n\x07orphans\x18\x01 \x03(\x0b\x32\x1c.kakeya.worker.v1.OrphanLane\x12\x18\n\x10router_addresses\x18\x02 \x03(\t\"/\n\nOrphanLane\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\\\n\x15SweepSnapshotsRequest\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\r\n\x05names\x18\x04 \x03(\t\")\n\x16SweepSnapshotsResponse\x12\x0f\n\x07orphans\x18\x01 \x03(\t\"D\n\x0cLeaveRequest\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\"\x0f\n\rLeaveResponse\"\xf0\x01\n\rTunnelRequest\x12\x36\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32%.kakeya.worker.v1.TunnelRequest.BeginH\x00\x12\x38\n\x06\x66\x61iled\x18\x02 \x01(\x0b\x32&.kakeya.worker.v1.TunnelRequest.FailedH\x00\x1a=\n\x05\x42\x65gin\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x1a#\n\x06\x46\x61iled\x12\x0c\n\x04\x64ial\x18\x01 \x01(\x0c\x12\x0b\n\x03why\x18\x02 \x01(\tB\t\n\x07message\"\xde\x01\n\x0eTunnelResponse\x12;\n\x07welcome\x18\x01 \x01(\x0b\x32(.kakeya.worker.v1.TunnelResponse.WelcomeH\x00\x12\x35\n\x04\x64ial\x18\x02 \x01(\x0b\x32%.kakeya.worker.v1.TunnelResponse.DialH\x00\x1a\x37\n\x07Welcome\x12\x0e\n\x06router\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0b\n\x03tls\x18\x03 \x01(\x08\x1a\x14\n\x04\x44ial\x12\x0c\n\x04\x64ial\x18\x01 \x01(\x0c\x42\t\n\x07message2\xae\x03\n\x0fRegistryService\x12\x45\n\x04Join\x12\x1d.kakeya.worker.v1.JoinRequest\x1a\x1e.kakeya.worker.v1.JoinResponse\x12T\n\tHeartbeat\x12\".kakeya.worker.v1.HeartbeatRequest\x1a#.kakeya.worker.v1.HeartbeatResponse\x12\x63\n\x0eSweepSnapshots\x12\'.kakeya.worker.v1.SweepSnapshotsRequest\x1a(.kakeya.worker.v1.SweepSnapshotsResponse\x12H\n\x05Leave\x12\x1e.kakeya.worker.v1.LeaveRequest\x1a\x1f.kakeya.worker.v1.LeaveResponse\x12O\n\x06Tunnel\x12\x1f.kakeya.worker.v1.TunnelRequest\x1a .kakeya.worker.v1.TunnelResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,39 +32,39 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kakeya_stubs.worker.v1.regi
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_JOINREQUEST']._serialized_start=60
-  _globals['_JOINREQUEST']._serialized_end=598
-  _globals['_JOINRESPONSE']._serialized_start=600
-  _globals['_JOINRESPONSE']._serialized_end=725
-  _globals['_LANEREPORT']._serialized_start=728
-  _globals['_LANEREPORT']._serialized_end=962
-  _globals['_LANEREPORT_RANGE']._serialized_start=918
-  _globals['_LANEREPORT_RANGE']._serialized_end=953
-  _globals['_HEARTBEATREQUEST']._serialized_start=965
-  _globals['_HEARTBEATREQUEST']._serialized_end=1219
-  _globals['_HEARTBEATRESPONSE']._serialized_start=1221
-  _globals['_HEARTBEATRESPONSE']._serialized_end=1313
-  _globals['_ORPHANLANE']._serialized_start=1315
-  _globals['_ORPHANLANE']._serialized_end=1362
-  _globals['_SWEEPSNAPSHOTSREQUEST']._serialized_start=1364
-  _globals['_SWEEPSNAPSHOTSREQUEST']._serialized_end=1456
-  _globals['_SWEEPSNAPSHOTSRESPONSE']._serialized_start=1458
-  _globals['_SWEEPSNAPSHOTSRESPONSE']._serialized_end=1499
-  _globals['_LEAVEREQUEST']._serialized_start=1501
-  _globals['_LEAVEREQUEST']._serialized_end=1569
-  _globals['_LEAVERESPONSE']._serialized_start=1571
-  _globals['_LEAVERESPONSE']._serialized_end=1586
-  _globals['_TUNNELREQUEST']._serialized_start=1589
-  _globals['_TUNNELREQUEST']._serialized_end=1829
-  _globals['_TUNNELREQUEST_BEGIN']._serialized_start=1720
-  _globals['_TUNNELREQUEST_BEGIN']._serialized_end=1781
-  _globals['_TUNNELREQUEST_FAILED']._serialized_start=1783
-  _globals['_TUNNELREQUEST_FAILED']._serialized_end=1818
-  _globals['_TUNNELRESPONSE']._serialized_start=1832
-  _globals['_TUNNELRESPONSE']._serialized_end=2054
-  _globals['_TUNNELRESPONSE_WELCOME']._serialized_start=1966
-  _globals['_TUNNELRESPONSE_WELCOME']._serialized_end=2021
-  _globals['_TUNNELRESPONSE_DIAL']._serialized_start=2023
-  _globals['_TUNNELRESPONSE_DIAL']._serialized_end=2043
-  _globals['_REGISTRYSERVICE']._serialized_start=2057
-  _globals['_REGISTRYSERVICE']._serialized_end=2487
+  _globals['_JOINREQUEST']._serialized_end=613
+  _globals['_JOINRESPONSE']._serialized_start=615
+  _globals['_JOINRESPONSE']._serialized_end=740
+  _globals['_LANEREPORT']._serialized_start=743
+  _globals['_LANEREPORT']._serialized_end=977
+  _globals['_LANEREPORT_RANGE']._serialized_start=933
+  _globals['_LANEREPORT_RANGE']._serialized_end=968
+  _globals['_HEARTBEATREQUEST']._serialized_start=980
+  _globals['_HEARTBEATREQUEST']._serialized_end=1234
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1236
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1328
+  _globals['_ORPHANLANE']._serialized_start=1330
+  _globals['_ORPHANLANE']._serialized_end=1377
+  _globals['_SWEEPSNAPSHOTSREQUEST']._serialized_start=1379
+  _globals['_SWEEPSNAPSHOTSREQUEST']._serialized_end=1471
+  _globals['_SWEEPSNAPSHOTSRESPONSE']._serialized_start=1473
+  _globals['_SWEEPSNAPSHOTSRESPONSE']._serialized_end=1514
+  _globals['_LEAVEREQUEST']._serialized_start=1516
+  _globals['_LEAVEREQUEST']._serialized_end=1584
+  _globals['_LEAVERESPONSE']._serialized_start=1586
+  _globals['_LEAVERESPONSE']._serialized_end=1601
+  _globals['_TUNNELREQUEST']._serialized_start=1604
+  _globals['_TUNNELREQUEST']._serialized_end=1844
+  _globals['_TUNNELREQUEST_BEGIN']._serialized_start=1735
+  _globals['_TUNNELREQUEST_BEGIN']._serialized_end=1796
+  _globals['_TUNNELREQUEST_FAILED']._serialized_start=1798
+  _globals['_TUNNELREQUEST_FAILED']._serialized_end=1833
+  _globals['_TUNNELRESPONSE']._serialized_start=1847
+  _globals['_TUNNELRESPONSE']._serialized_end=2069
+  _globals['_TUNNELRESPONSE_WELCOME']._serialized_start=1981
+  _globals['_TUNNELRESPONSE_WELCOME']._serialized_end=2036
+  _globals['_TUNNELRESPONSE_DIAL']._serialized_start=2038
+  _globals['_TUNNELRESPONSE_DIAL']._serialized_end=2058
+  _globals['_REGISTRYSERVICE']._serialized_start=2072
+  _globals['_REGISTRYSERVICE']._serialized_end=2502
 # @@protoc_insertion_point(module_scope)

@@ -48,6 +48,7 @@ class JoinRequest(_message.Message):
     FEATURES_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FREE_BYTES_FIELD_NUMBER: _builtins.int
     TUNNEL_FIELD_NUMBER: _builtins.int
+    AGAIN_FIELD_NUMBER: _builtins.int
     contract_version: _builtins.int
     worker_id: _builtins.str
     """Stable name of the worker on its host."""
@@ -85,6 +86,8 @@ class JoinRequest(_message.Message):
     """Free on the disk of the snapshot store when the worker started; 0: not known, as of a store that is a URL."""
     tunnel: _builtins.bool
     """Nobody can dial this worker: it is reached through its tunnels."""
+    again: _builtins.bool
+    """This process has joined before, maybe as another incarnation."""
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What this worker can do beyond what its contract version says, by the names of kakeya_shared/contract/features.py. What
@@ -120,10 +123,11 @@ class JoinRequest(_message.Message):
         features: _abc.Iterable[_builtins.str] | None = ...,
         snapshot_free_bytes: _builtins.int = ...,
         tunnel: _builtins.bool = ...,
+        again: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "features", b"features", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "model_digest", b"model_digest", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_free_bytes", b"snapshot_free_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "tunnel", b"tunnel", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "again", b"again", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "features", b"features", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "model_digest", b"model_digest", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_free_bytes", b"snapshot_free_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "tunnel", b"tunnel", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -140,7 +144,9 @@ class JoinResponse(_message.Message):
     contract_version: _builtins.int
     heartbeat_interval_seconds: _builtins.float
     lease_seconds: _builtins.float
-    """Without a heartbeat for this long the incarnation is lost."""
+    """Without a heartbeat for this long the incarnation is lost. Counted from when it sent the last one that was answered, the
+    worker refuses all calls.
+    """
     @_builtins.property
     def router_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Every router of this runtime, host:port."""

@@ -70,7 +70,8 @@ class RegistryServiceServicer:
 
     def Join(self, request, context):
         """Registers an incarnation (one run of a worker process). An older incarnation of the same worker id is
-        lost at once, with its sessions.
+        lost at once, with its sessions. A process that has joined before does not take its id back from another one that has
+        joined under it since: WORKER_ID_TAKEN, until that has left or is lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

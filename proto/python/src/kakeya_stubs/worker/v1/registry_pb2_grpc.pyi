@@ -37,7 +37,8 @@ class RegistryServiceStub:
     def __new__(cls, channel: _aio.Channel) -> RegistryServiceAsyncStub: ...
     Join: _grpc.UnaryUnaryMultiCallable[_registry_pb2.JoinRequest, _registry_pb2.JoinResponse]
     """Registers an incarnation (one run of a worker process). An older incarnation of the same worker id is
-    lost at once, with its sessions.
+    lost at once, with its sessions. A process that has joined before does not take its id back from another one that has
+    joined under it since: WORKER_ID_TAKEN, until that has left or is lost.
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_registry_pb2.HeartbeatRequest, _registry_pb2.HeartbeatResponse]
     """Keeps the incarnation's lease, reports what changed, and learns which lanes belong to no session any more."""
@@ -60,7 +61,8 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Join: _aio.UnaryUnaryMultiCallable[_registry_pb2.JoinRequest, _registry_pb2.JoinResponse]  # type: ignore[assignment]
     """Registers an incarnation (one run of a worker process). An older incarnation of the same worker id is
-    lost at once, with its sessions.
+    lost at once, with its sessions. A process that has joined before does not take its id back from another one that has
+    joined under it since: WORKER_ID_TAKEN, until that has left or is lost.
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_registry_pb2.HeartbeatRequest, _registry_pb2.HeartbeatResponse]  # type: ignore[assignment]
     """Keeps the incarnation's lease, reports what changed, and learns which lanes belong to no session any more."""
@@ -86,7 +88,8 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_registry_pb2.JoinResponse, _abc.Awaitable[_registry_pb2.JoinResponse]]:
         """Registers an incarnation (one run of a worker process). An older incarnation of the same worker id is
-        lost at once, with its sessions.
+        lost at once, with its sessions. A process that has joined before does not take its id back from another one that has
+        joined under it since: WORKER_ID_TAKEN, until that has left or is lost.
         """
 
     @_abc_1.abstractmethod

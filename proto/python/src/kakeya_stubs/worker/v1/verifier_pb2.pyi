@@ -62,6 +62,7 @@ class OpenSessionRequest(_message.Message):
     FORK_FROM_FIELD_NUMBER: _builtins.int
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
     INEXACT_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     sink: _builtins.int
@@ -74,6 +75,10 @@ class OpenSessionRequest(_message.Message):
     inexact: _builtins.bool
     """Snapshots of another fingerprint will do, also such as follow one another, if the model is the same; numbers of
     another type are converted.
+    """
+    incarnation: _builtins.str
+    """At which the lane was reserved: another one, which may listen at the address of one that is gone, answers STALE_EPOCH.
+    Empty: not said.
     """
     @_builtins.property
     def fork_from(self) -> Global___ForkSource:
@@ -104,10 +109,11 @@ class OpenSessionRequest(_message.Message):
         fork_from: Global___ForkSource | None = ...,
         snapshots: _abc.Iterable[_builtins.str] | None = ...,
         inexact: _builtins.bool = ...,
+        incarnation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "fork_from", b"fork_from", "pin", b"pin", "sink", b"sink", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "epoch", b"epoch", "fork_from", b"fork_from", "inexact", b"inexact", "pin", b"pin", "refuse_overflow", b"refuse_overflow", "session_id", b"session_id", "sink", b"sink", "snapshots", b"snapshots", "tenant", b"tenant", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "epoch", b"epoch", "fork_from", b"fork_from", "incarnation", b"incarnation", "inexact", b"inexact", "pin", b"pin", "refuse_overflow", b"refuse_overflow", "session_id", b"session_id", "sink", b"sink", "snapshots", b"snapshots", "tenant", b"tenant", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pin: _TypeAlias = _typing.Literal["pin"]  # noqa: Y015
     _WhichOneofArgType__pin: _TypeAlias = _typing.Literal["_pin", b"_pin"]  # noqa: Y015
@@ -1064,12 +1070,15 @@ class WriteLaneRequest(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     INEXACT_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     tenant: _builtins.str
     """As in OpenSessionRequest."""
     content: _builtins.bytes
     inexact: _builtins.bool
+    incarnation: _builtins.str
+    """as in OpenSessionRequest"""
     def __init__(
         self,
         *,
@@ -1078,10 +1087,11 @@ class WriteLaneRequest(_message.Message):
         tenant: _builtins.str = ...,
         content: _builtins.bytes = ...,
         inexact: _builtins.bool = ...,
+        incarnation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "epoch", b"epoch", "inexact", b"inexact", "session_id", b"session_id", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "epoch", b"epoch", "incarnation", b"incarnation", "inexact", b"inexact", "session_id", b"session_id", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 class VerifierServiceStub:
     """Served by a worker. Every call names the session and the epoch of the caller's lease; a lane opened under
-    another epoch answers STALE_EPOCH.
+    another epoch answers STALE_EPOCH, and so does every call but GetSlab and Acknowledge to
+    a worker whose own lease has lapsed.
     """
 
     def __init__(self, channel):
@@ -105,7 +106,8 @@ class VerifierServiceStub:
 
 class VerifierServiceServicer:
     """Served by a worker. Every call names the session and the epoch of the caller's lease; a lane opened under
-    another epoch answers STALE_EPOCH.
+    another epoch answers STALE_EPOCH, and so does every call but GetSlab and Acknowledge to
+    a worker whose own lease has lapsed.
     """
 
     def OpenSession(self, request, context):
@@ -283,7 +285,8 @@ def add_VerifierServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class VerifierService:
     """Served by a worker. Every call names the session and the epoch of the caller's lease; a lane opened under
-    another epoch answers STALE_EPOCH.
+    another epoch answers STALE_EPOCH, and so does every call but GetSlab and Acknowledge to
+    a worker whose own lease has lapsed.
     """
 
     @staticmethod

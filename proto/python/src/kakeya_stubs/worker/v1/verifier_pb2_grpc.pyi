@@ -30,7 +30,8 @@ GRPC_VERSION: str
 
 class VerifierServiceStub:
     """Served by a worker. Every call names the session and the epoch of the caller's lease; a lane opened under
-    another epoch answers STALE_EPOCH.
+    another epoch answers STALE_EPOCH, and so does every call but GetSlab and Acknowledge to
+    a worker whose own lease has lapsed.
     """
 
     @_typing.overload
@@ -79,7 +80,8 @@ class VerifierServiceStub:
 @_typing.type_check_only
 class VerifierServiceAsyncStub(VerifierServiceStub):
     """Served by a worker. Every call names the session and the epoch of the caller's lease; a lane opened under
-    another epoch answers STALE_EPOCH.
+    another epoch answers STALE_EPOCH, and so does every call but GetSlab and Acknowledge to
+    a worker whose own lease has lapsed.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -124,7 +126,8 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
 
 class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
     """Served by a worker. Every call names the session and the epoch of the caller's lease; a lane opened under
-    another epoch answers STALE_EPOCH.
+    another epoch answers STALE_EPOCH, and so does every call but GetSlab and Acknowledge to
+    a worker whose own lease has lapsed.
     """
 
     @_abc_1.abstractmethod

@@ -96,7 +96,10 @@ class WorkerStore:
     async def now_ms(self) -> int:
         return await self._redis.now_ms()
 
-    async def join(self, worker: WorkerRecord) -> JoinWorker:
+    async def join(self, worker: WorkerRecord, *, again: bool = False) -> JoinWorker:
+        """Args:
+        again: its process has joined before: it takes its id back from nobody who has joined under it since.
+        """
         await self._redis.call(lambda redis: redis.sadd(POOLS, worker.pool))
         keys = PoolKeys(worker.pool)
         outcome, _ = await self._redis.outcome(
@@ -105,6 +108,7 @@ class WorkerStore:
             worker_id=worker.worker_id,
             incarnation=worker.incarnation,
             lease_ms=in_ms(self.worker_lease_seconds),
+            again=again,
             features=worker.features,
             token_id=worker.token_id,
             record=worker.to_pairs(),
