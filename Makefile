@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
-        test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts bench-slow-clients \
+        test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
         bench-admission bench-router bench-tunnel bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -189,6 +189,9 @@ chaos: install ## processes killed, stopped and ended under load, answers held a
 
 cuts: install ## workers behind NAT, whose links are cut under load, in network namespaces; takes root (CUTS=1000, CUTS_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.soak cuts --cuts $(or $(CUTS),1000) $(if $(CUTS_SEED),--seed $(CUTS_SEED)) $(if $(JSON),--json '$(JSON)')
+
+nodes: install ## workers that die, return under the same and another id or address, and are stopped and replaced, under load (NODES=50, NODES_SEED=N, JSON=FILE; 20 minutes)
+	@$(BIN)/python -m tests.soak nodes --sequences $(or $(NODES),50) $(if $(NODES_SEED),--seed $(NODES_SEED)) $(if $(JSON),--json '$(JSON)')
 
 test-cuts: install ## a slice of `make cuts` (a minute; takes root)
 	$(BIN)/python -m pytest -m heavy tests/soak/cuts $(TEST_FLAGS)

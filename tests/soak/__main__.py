@@ -14,6 +14,7 @@ PROOFS = (
     "fuzz-http",
     "histories-http",
     "leavers-http",
+    "nodes",
     "overload",
     "overload-http",
 )
