@@ -73,14 +73,18 @@ class Membership:
             self.gone.add(incarnation)
         self.seconds.append(self._looked_at - since)
 
-    async def has(self, node: Node, since: float) -> None:
-        """Waits until exactly those are listed that are there, counted from `since` or from when it could join."""
+    async def has(self, node: Node, since: float, instead_of: str = "") -> None:
+        """Waits until exactly those are listed that are there, counted from `since` or from when it could join.
+
+        Args:
+            instead_of: the incarnation whose place it takes.
+        """
 
         def is_true() -> bool:
             there = {(each.worker_id, each.process.address) for each in self.nodes}
-            return {(each.worker_id, each.address) for each in self._listed} == there and not any(
-                each.incarnation in self.gone for each in self._listed
-            )
+            given_up = self.gone | {instead_of}
+            listed = {(each.worker_id, each.address) for each in self._listed}
+            return listed == there and not any(each.incarnation in given_up for each in self._listed)
 
         await self._until(is_true, f"{node.worker_id} is there; see {node.process.log}")
         self.seconds.append(self._looked_at - max(since, _loaded_at(node.process)))

@@ -89,7 +89,7 @@ class Steps:
         node.process = self._start(node.worker_id, is_reverse=is_reverse, address=address)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.membership.loses(old, died_at))
-            group.create_task(self.membership.has(node, died_at))
+            group.create_task(self.membership.has(node, died_at, old))
         await self._tunnels_stand()
 
     async def _pause(self, node: Node) -> None:
@@ -115,7 +115,7 @@ class Steps:
             node.process = self._start(node.worker_id, is_reverse=not stale.address)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.membership.loses(old, stopped_at))
-                group.create_task(self.membership.has(node, stopped_at))
+                group.create_task(self.membership.has(node, stopped_at, old))
             await asyncio.sleep(stopped_at + LEASE_SECONDS - time.time())
             os.kill(stale.process.pid, signal.SIGCONT)
             async with self.stale.on(stale, held):
