@@ -69,6 +69,21 @@ FAULTS = (
         "lanes/test_moving.py",
     ),
     _lua(
+        "a worker that was replaced takes its id back",
+        "fleet/join_worker",
+        "and arg.again == '1'",
+        "and arg.again == 'x'",
+        SCRIPTS,
+        "workers/test_workers.py",
+    ),
+    Fault(
+        "a worker whose lease has lapsed answers on",
+        "services/worker/src/kakeya_worker/service/fence.py",
+        "await self._lease.check()",
+        "pass",
+        (f"{_T_WORKER}/joining/test_lease.py",),
+    ),
+    _lua(
         "two operations run on one session",
         "operations/begin_operation",
         "if lease_until and (arg.may_take_over",
