@@ -1,6 +1,7 @@
 """A worker that stands still with its connections open: what is asked of it ends with its lease."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -9,6 +10,7 @@ import pytest
 from kakeya_router.lanes import closing, restoring
 from kakeya_router.sessions import opening
 from kakeya_router.workers.worker_client import WorkerClient
+from kakeya_router.workers.worker_errors import WorkerUnreachable
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.lapses import expire
@@ -113,6 +115,22 @@ async def test_a_call_whose_task_is_cancelled_is_cancelled(standing: Standing) -
     with pytest.raises(asyncio.CancelledError):
         await asking
     await client.aclose()
+
+
+async def test_a_client_that_was_closed_meanwhile_finds_its_worker_unreachable(tmp_path: Path) -> None:
+    """Idle between two tries, and so closed once the worker is gone."""
+    client = WorkerClient("tunnel:1", door=tmp_path / "nobody")
+    asking = asyncio.create_task(client.close_session(RECORD, FAR_SECONDS))
+    asking_again = asyncio.create_task(client.restore_session(RECORD, (), FAR_SECONDS))
+    with pytest.raises(WorkerUnreachable):
+        await asking
+    while not client.idle:
+        await asyncio.sleep(0.001)
+    await client.aclose()
+    with pytest.raises(WorkerUnreachable):
+        await asking_again
+    with pytest.raises(WorkerUnreachable, match="closed"):
+        await client.close_session(RECORD, FAR_SECONDS)
 
 
 async def is_gone(client: Client, session_id: str) -> bool:

@@ -87,11 +87,11 @@ class WorkerClient:
         self._num_calls = 0
         self._asked: set[grpc.aio.Call] = set()
         self._may_come_back = door is not None
-        self._was_there = False
-        self._is_missed = False
-        self._is_gone = False
+        self._was_there = self._is_missed = self._is_gone = self._is_closed = False
 
     async def aclose(self) -> None:
+        """Who still holds it finds the worker unreachable: it is closed where it is idle and its worker gone."""
+        self._is_closed = True
         await self._channel.close()
 
     @property
@@ -242,7 +242,7 @@ class WorkerClient:
             try:
                 return await self._ask(method, request, None if until is None else until - time.monotonic())
             except worker_errors.WorkerUnreachable:
-                if self._is_gone or not self._may_come_back:
+                if self._is_gone or self._is_closed or not self._may_come_back:
                     raise
             await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -262,6 +262,8 @@ class WorkerClient:
 
     @contextmanager
     def _calling(self, method: str, *follows: SpanContext) -> Iterator[tracing.Metadata]:
+        if self._is_closed:
+            raise worker_errors.WorkerUnreachable("the channel to the worker is closed")
         self._num_calls += 1
         try:
             with tracing.client_span(_SERVICE + method, self._address, follows) as metadata:
