@@ -78,7 +78,7 @@ FAULTS = (
     ),
     Fault(
         "a worker whose lease has lapsed answers on",
-        "services/worker/src/kakeya_worker/service/fence.py",
+        "services/worker/src/kakeya_worker/service/verifier_service.py",
         "await self._lease.check()",
         "pass",
         (f"{_T_WORKER}/joining/test_lease.py",),

@@ -33,8 +33,7 @@ from kakeya_worker.joining.lease import Lease
 from kakeya_worker.joining.registration import Registration
 from kakeya_worker.membership import Way, own_identity, place_to_listen, way_to_routers
 from kakeya_worker.metrics import PREFIX, WorkerMetrics
-from kakeya_worker.service.fence import SERVICE_NAME, Fence
-from kakeya_worker.service.verifier_service import VerifierService
+from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import plan
 from kakeya_worker.snapshot_stores.configured import configured_store
@@ -63,7 +62,7 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
             [SERVICE_NAME],
             settings=settings,
             grace_seconds=_LAST_ANSWERS_SECONDS,
-            guard=None if lease is None else Fence(lease),
+            guard=service.let_in,
             meters=CallMeters(metrics.meters, PREFIX),
         )
         add_VerifierServiceServicer_to_server(service, server.grpc_server)

@@ -6,7 +6,7 @@ import pytest
 
 from kakeya_shared.errors.tree import NoWorker, StaleEpoch, StoreUnavailable
 from kakeya_worker.joining.lease import Lease, seconds_since_boot
-from kakeya_worker.service.fence import Fence
+from kakeya_worker.service.verifier_service import VerifierService
 
 APPEND, *OPEN = (f"/kakeya.worker.v1.VerifierService/{name}" for name in ("Append", "GetSlab", "Acknowledge"))
 
@@ -85,14 +85,14 @@ async def test_another_incarnation_is_not_this_one(lease: Lease) -> None:
 
 
 async def test_beyond_it_no_call_is_let_in_but_what_begins_nothing(lease: Lease, clock: Clock) -> None:
-    fence = Fence(lease)
+    let_in = VerifierService(lease).let_in
     lease.grant("i", 100, 5)
-    assert await fence(APPEND, ()) == {}
+    assert await let_in(APPEND, ()) == {}
     clock.now += 5
     with pytest.raises(StaleEpoch):
-        await fence(APPEND, ())
+        await let_in(APPEND, ())
     for method in OPEN:
-        assert await fence(method, ()) == {}
+        assert await let_in(method, ()) == {}
 
 
 def test_the_clock_runs() -> None:

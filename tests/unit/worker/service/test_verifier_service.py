@@ -26,8 +26,7 @@ from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.joining.lease import Lease
 from kakeya_worker.service import operation_requests
-from kakeya_worker.service.fence import SERVICE_NAME
-from kakeya_worker.service.verifier_service import VerifierService
+from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.snapshots.snapshot_store import open_store
 from kakeya_worker.snapshots.snapshots import Snapshots
 from kakeya_worker.torch_backend import TorchVerifier

@@ -18,8 +18,7 @@ from kakeya_worker.engine.lanes.operation import Append
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions
 from kakeya_worker.grammars.grammars import Grammars
-from kakeya_worker.service.fence import SERVICE_NAME
-from kakeya_worker.service.verifier_service import VerifierService
+from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.snapshots import lane_transfer
 from kakeya_worker.snapshots.snapshots import Snapshots
 from kakeya_worker.torch_backend import TorchVerifier

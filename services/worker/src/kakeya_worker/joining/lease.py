@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from kakeya_shared.errors.tree import NoWorker, StaleEpoch, StoreUnavailable
 
@@ -13,8 +14,7 @@ from kakeya_shared.errors.tree import NoWorker, StaleEpoch, StoreUnavailable
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def seconds_since_boot() -> float:
-    return time.clock_gettime(_CLOCK)
+seconds_since_boot = partial(time.clock_gettime, _CLOCK)
 
 
 class Lease:
@@ -23,18 +23,21 @@ class Lease:
 
     Args:
         clock: in seconds.
+
+    Attributes:
+        ends_at: by the clock; before that calls may be answered.
     """
 
     def __init__(self, clock: Callable[[], float] = seconds_since_boot) -> None:
         self.clock = clock
         self._incarnation = ""
-        self._seconds, self._ends_at = 0.0, -math.inf
+        self._seconds, self.ends_at = 0.0, -math.inf
         self._answered = asyncio.Event()
         self._answered.set()
 
     @property
     def is_held(self) -> bool:
-        return self.clock() < self._ends_at
+        return self.clock() < self.ends_at
 
     @contextmanager
     def asked_for(self) -> Iterator[float]:
@@ -57,15 +60,15 @@ class Lease:
         asked_at: by the clock.
         seconds: for how long at a time; 0: the router does not say, and it is for good.
         """
-        self._incarnation, self._seconds, self._ends_at = incarnation, seconds or math.inf, -math.inf
+        self._incarnation, self._seconds, self.ends_at = incarnation, seconds or math.inf, -math.inf
         self.renew(asked_at)
 
     def renew(self, asked_at: float) -> None:
-        self._ends_at = max(self._ends_at, asked_at + self._seconds)
+        self.ends_at = max(self.ends_at, asked_at + self._seconds)
 
     def lose(self) -> None:
         """A router has given this worker up."""
-        self._ends_at = -math.inf
+        self.ends_at = -math.inf
 
     async def check(self) -> None:
         """Whether calls may be answered.

@@ -1,8 +1,9 @@
 """kakeya.worker.v1.VerifierService: the engine over gRPC."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from typing import NamedTuple
 
 import structlog
 
@@ -23,12 +24,23 @@ from kakeya_worker.service import open_request, operation_requests
 from kakeya_worker.snapshots.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots.snapshots import Snapshots
 
+SERVICE_NAME = "kakeya.worker.v1.VerifierService"
+# What is counted is no session's. Acknowledgements belong to a call that was let in: refused once, they are not sent
+# again, and the call would pause for good where the lease is renewed.
+_OPEN = frozenset({f"/{SERVICE_NAME}/GetSlab", f"/{SERVICE_NAME}/Acknowledge"})
 _FINISH_REASONS = {
     Finish.MAX_TOKENS: pb.FINISH_REASON_MAX_TOKENS,
     Finish.EOS: pb.FINISH_REASON_EOS,
     Finish.STOP_SEQUENCE: pb.FINISH_REASON_STOP_SEQUENCE,
     Finish.TRUNCATED: pb.FINISH_REASON_TRUNCATED,
 }
+
+
+class _Serving(NamedTuple):
+    engine: Engine
+    snapshots: Snapshots
+    transfer: LaneTransfer
+    grammars: Grammars
 
 
 class VerifierService(VerifierServiceServicer):
@@ -40,21 +52,29 @@ class VerifierService(VerifierServiceServicer):
 
     def __init__(self, lease: Lease | None = None) -> None:
         self._lease = lease
-        self._serving: tuple[Engine, Snapshots, LaneTransfer, Grammars] | None = None
+        self._serving: _Serving | None = None
 
     def begin(self, engine: Engine, snapshots: Snapshots, grammars: Grammars) -> None:
         """From here on calls are answered."""
-        self._serving = engine, snapshots, LaneTransfer(engine), grammars
+        self._serving = _Serving(engine, snapshots, LaneTransfer(engine), grammars)
+
+    async def let_in(self, method: str, _metadata: tracing.Metadata) -> Mapping[str, str]:
+        """A `rpc_boundary.Guard`: a worker whose lease has lapsed answers no call. What runs already goes on until a
+        router is heard, since nobody can journal it. Raises StaleEpoch, NoWorker.
+        """
+        if self._lease is not None and self._lease.clock() >= self._lease.ends_at and method not in _OPEN:
+            await self._lease.check()
+        return {}
 
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
-        engine = self._engine(request.session_id)
+        engine = self._loaded(request.session_id).engine
         open_request.check(request)
         self._check_incarnation(request.incarnation)
         opened = await self._open(engine, request)
         return pb.OpenSessionResponse(lane=_lane_state(opened.state), sink=opened.sink, window=opened.window)
 
     async def Append(self, request: pb.AppendRequest, context: Context) -> pb.AppendResponse:
-        engine = self._engine(request.session_id)
+        engine = self._loaded(request.session_id).engine
         append = operation_requests.append(request, engine.facts.vocab_size)
         engine.submit(append)
         with _timed_append(append):
@@ -71,7 +91,7 @@ class VerifierService(VerifierServiceServicer):
         )
 
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
-        engine = self._engine(request.session_id)
+        engine = self._loaded(request.session_id).engine
         loop = asyncio.get_running_loop()
         unread: asyncio.Queue[pb.GenerateResponse | None] = asyncio.Queue()  # None: the future has resolved
 
@@ -113,17 +133,17 @@ class VerifierService(VerifierServiceServicer):
             so_far: the ids that end it, and what it has produced before.
         """
         grammar = operation_requests.grammar(request.grammar) if request.HasField("grammar") else None
-        grammars = self._grammars(request.session_id)
+        grammars = self._loaded(request.session_id).grammars
         if request.HasField("reasoning"):
             return await grammars.reasoned(operation_requests.reasoning(request, vocab_size), grammar, *so_far)
         return None if grammar is None else await grammars.constraint(grammar, *so_far)
 
     async def CheckGrammar(self, request: pb.CheckGrammarRequest, context: Context) -> pb.CheckGrammarResponse:
-        await self._grammars().check(operation_requests.grammar(request.grammar))
+        await self._loaded().grammars.check(operation_requests.grammar(request.grammar))
         return pb.CheckGrammarResponse()
 
     async def Stop(self, request: pb.StopRequest, context: Context) -> pb.StopResponse:
-        engine = self._engine(request.session_id)
+        engine = self._loaded(request.session_id).engine
         journaled_length = request.journaled_length if request.HasField("journaled_length") else None
         stopping = engine.stop_operation(request.session_id, request.epoch, journaled_length, request.operation_number)
         stopped = await asyncio.wrap_future(stopping)
@@ -132,19 +152,19 @@ class VerifierService(VerifierServiceServicer):
 
     async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
         """Waits for no step. One that comes late may count for the next Generate: it then pauses later, once."""
-        engine = self._engine(request.session_id)
+        engine = self._loaded(request.session_id).engine
         operation = engine.lanes.find(request.session_id, request.epoch).operation
         if isinstance(operation, Generate) and operation.acknowledges:
             engine.acknowledge(operation, request.num_tokens, request.journaled_length)
         return pb.AcknowledgeResponse()
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
-        engine = self._engine(request.session_id)
+        engine = self._loaded(request.session_id).engine
         length = await asyncio.wrap_future(engine.close(request.session_id, request.epoch))
         return pb.CloseSessionResponse(final_history_length=length)
 
     async def Rewind(self, request: pb.RewindRequest, context: Context) -> pb.RewindResponse:
-        engine = self._engine(request.session_id)
+        engine = self._loaded(request.session_id).engine
         rewinding = engine.rewind(
             request.session_id,
             request.epoch,
@@ -156,7 +176,7 @@ class VerifierService(VerifierServiceServicer):
         return pb.RewindResponse(lane=_lane_state(await asyncio.wrap_future(rewinding)))
 
     async def WriteSnapshot(self, request: pb.WriteSnapshotRequest, context: Context) -> pb.WriteSnapshotResponse:
-        snapshots = self._snapshots(request.session_id)
+        snapshots = self._loaded(request.session_id).snapshots
         written = await snapshots.write(request.session_id, request.epoch, request.start, request.prefix)
         return pb.WriteSnapshotResponse(
             name=written.name,
@@ -166,14 +186,14 @@ class VerifierService(VerifierServiceServicer):
         )
 
     async def ReadLane(self, request: pb.ReadLaneRequest, context: Context) -> AsyncIterator[pb.ReadLaneResponse]:
-        transfer = self._transfer(request.session_id)
+        transfer = self._loaded(request.session_id).transfer
         async with aclosing(transfer.read(request.session_id, request.epoch)) as parts:
             async for content in parts:
                 yield pb.ReadLaneResponse(content=content)
 
     async def WriteLane(self, requests: AsyncIterator[pb.WriteLaneRequest], context: Context) -> pb.WriteLaneResponse:
         first = await anext(requests, pb.WriteLaneRequest())
-        transfer = self._transfer(first.session_id)
+        transfer = self._loaded(first.session_id).transfer
         open_request.check_lease(first)
         self._check_incarnation(first.incarnation)
         parts = (request.content async for request in requests)
@@ -181,11 +201,11 @@ class VerifierService(VerifierServiceServicer):
         return pb.WriteLaneResponse(lane=_lane_state(opened.state))
 
     async def DeleteSnapshots(self, request: pb.DeleteSnapshotsRequest, context: Context) -> pb.DeleteSnapshotsResponse:
-        await self._snapshots().delete(request.names)
+        await self._loaded().snapshots.delete(request.names)
         return pb.DeleteSnapshotsResponse()
 
     async def GetSlab(self, request: pb.GetSlabRequest, context: Context) -> pb.GetSlabResponse:
-        totals = self._engine().lanes.totals()
+        totals = self._loaded().engine.lanes.totals()
         return pb.GetSlabResponse(
             slab_bytes=totals.slab_bytes,
             lane_bytes=totals.lane_bytes,
@@ -198,7 +218,7 @@ class VerifierService(VerifierServiceServicer):
     async def _open(self, engine: Engine, request: pb.OpenSessionRequest) -> OpenLane:
         session_id, epoch, tenant = request.session_id, request.epoch, request.tenant
         if request.snapshots:
-            snapshots = self._snapshots()
+            snapshots = self._loaded().snapshots
             return await snapshots.restore(session_id, epoch, request.snapshots, tenant, inexact=request.inexact)
         source = open_request.source(request)
         if source is None:
@@ -210,19 +230,7 @@ class VerifierService(VerifierServiceServicer):
         if self._lease is not None:
             self._lease.check_incarnation(meant)
 
-    def _engine(self, session_id: str = "") -> Engine:
-        return self._loaded(session_id)[0]
-
-    def _snapshots(self, session_id: str = "") -> Snapshots:
-        return self._loaded(session_id)[1]
-
-    def _transfer(self, session_id: str) -> LaneTransfer:
-        return self._loaded(session_id)[2]
-
-    def _grammars(self, session_id: str = "") -> Grammars:
-        return self._loaded(session_id)[3]
-
-    def _loaded(self, session_id: str) -> tuple[Engine, Snapshots, LaneTransfer, Grammars]:
+    def _loaded(self, session_id: str = "") -> _Serving:
         if self._serving is None:
             raise NoWorker("the worker is still loading its model", retry_after_seconds=1.0)
         if session_id:
