@@ -144,6 +144,12 @@ class NodesRun(Run):
         return heard
 
     async def _change(self) -> None:
+        try:
+            await self._take_all()
+        except* AssertionError as broken:  # what came after it would say nothing
+            self.tally.violate(*_told(broken))
+
+    async def _take_all(self) -> None:
         for _ in range(self._asked.sequences):
             for _ in range(self._draw.randint(*_STEPS_A_SEQUENCE)):
                 await asyncio.sleep(self._draw.uniform(*_BETWEEN_SECONDS))
@@ -191,3 +197,12 @@ class NodesRun(Run):
     def _see(self, who: str, error: kakeya.KakeyaError) -> None:
         self._errors.append(f"{who}: {type(error).__name__}: {error}")
         self.tally.violate(self._errors[-1])
+
+
+def _told(broken: BaseExceptionGroup[AssertionError]) -> list[str]:
+    """What each of them says."""
+    return [
+        what
+        for each in broken.exceptions
+        for what in (_told(each) if isinstance(each, BaseExceptionGroup) else [str(each)])
+    ]
