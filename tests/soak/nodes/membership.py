@@ -51,6 +51,7 @@ class Membership:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
+            await asyncio.sleep(_LOOK_SECONDS)
             try:
                 listed = await asyncio.to_thread(self._look)
             except grpc.RpcError:  # on a machine that is busy enough; until the next look nothing counts as true
@@ -59,7 +60,6 @@ class Membership:
             async with self._looked:
                 self._listed, self._looked_at = listed, time.time()
                 self._looked.notify_all()
-            await asyncio.sleep(_LOOK_SECONDS)
 
     def _look(self) -> Set[Member]:
         listed = self.made.list_workers()
