@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -57,8 +57,11 @@ class Link:
 
 @contextmanager
 def links(number: int, directory: Path) -> Iterator[list[Link]]:
-    """So many namespaces on one bridge, which are gone at the end."""
+    """So many namespaces on one bridge, which are gone at the end; those of a run that was killed go first."""
     bridge = "kakeya-br"
+    for kept in (("link", bridge), *(("netns", f"kakeya-{at}") for at in range(number))):
+        with suppress(subprocess.CalledProcessError):
+            _ip(kept[0], "delete", kept[1])
     with ExitStack() as stack:
         _ip("link", "add", bridge, "type", "bridge")
         stack.callback(_ip, "link", "delete", bridge)
