@@ -13,7 +13,8 @@ from kakeya_worker.settings import WorkerSettings
 
 def test_a_worker_takes_the_line_that_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     token = pb.Token(model="a model", pool="p", worker_id="it's")
-    line = tokens._join_line(token, "kakeya_join_$x", Namespace(join="", address="r:1", tls_ca=Path("/x/ca.pem")))
+    asked = Namespace(join="", address="r:1", tls_ca=Path("/x/ca.pem"), reverse=True)
+    line = tokens._join_line(token, "kakeya_join_$x", asked)
     variable, kakeya, worker, *flags = shlex.split(line)
     assert (kakeya, worker) == ("kakeya", "worker")
     name, _, secret = variable.partition("=")
@@ -22,4 +23,5 @@ def test_a_worker_takes_the_line_that_joins(monkeypatch: pytest.MonkeyPatch) -> 
     assert settings.token is not None
     assert settings.token.get_secret_value() == "kakeya_join_$x"
     assert (settings.model, settings.join, settings.router_ca) == ("a model", "r:1", Path("ca.pem"))
+    assert settings.reverse
     assert (settings.pool, settings.worker_id) == ("p", "it's")

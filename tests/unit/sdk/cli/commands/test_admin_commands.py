@@ -159,12 +159,13 @@ def test_a_token_is_printed_as_the_line_that_joins(run: Run, admin: ScriptedAdmi
     assert "It is shown only now" in err
     assert err.endswith("As a service: `kakeya worker install-service` in place of `kakeya worker`.\n")
     assert json.loads(run(f"tokens create {flags} --join router.example.org:50051 --json")[1])["join_line"] == line
+    assert run(f"tokens create {flags} --join router.example.org:50051 --reverse")[1] == f"{line} --reverse\n"
     assert run("tokens create --print-join")[1].endswith(f" kakeya worker --model MODEL --join {admin.address}\n")
     assert "Put the model in the place of MODEL. Only this host reaches" in run("tokens create --print-join")[2]
 
 
 def test_the_line_that_joins_names_the_authorities_of_tls(tmp_path: Path) -> None:
-    flags = Namespace(join="", address="router:1", tls_ca=tmp_path / "ca.pem")
+    flags = Namespace(join="", address="router:1", tls_ca=tmp_path / "ca.pem", reverse=False)
     token = pb.Token(model="m")
     assert tokens._join_line(token, "s", flags) == (
         "KAKEYA_WORKER_TOKEN=s kakeya worker --model m --join router:1 --router-ca ca.pem"

@@ -43,6 +43,9 @@ def _create_flags(parser: ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="where workers reach the router. Default: where this command does",
     )
+    parser.add_argument(
+        "--reverse", action="store_true", help="the line is for a worker that routers cannot dial, as behind NAT"
+    )
     new_secret.add_flags(parser)
 
 
@@ -75,6 +78,7 @@ def _join_line(token: pb.Token, secret: str, flags: Namespace) -> str:
     words += ["--pool", token.pool] if token.pool else []
     words += ["--worker-id", token.worker_id] if token.worker_id else []
     words += ["--router-ca", flags.tls_ca.name] if flags.tls_ca else []
+    words += ["--reverse"] if flags.reverse else []
     return f"KAKEYA_WORKER_TOKEN={shlex.quote(secret)} {shlex.join(words)}"
 
 
