@@ -190,7 +190,7 @@ async def test_a_worker_is_called_with_the_certificate_of_now(authority: Authori
         await clients.retain([worker.address])  # a stream still runs on the old channel
         assert len([response async for response in stream]) == 100
         await clients.retain([worker.address])
-        with pytest.raises(grpc.aio.UsageError):  # closed
+        with pytest.raises(WorkerUnreachable, match="closed"):
             await anext(generate(before, "t", 100))
         assert await _length(clients, worker) == 3
         await clients.aclose()
