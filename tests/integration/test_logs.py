@@ -183,7 +183,16 @@ def test_one_trace_id_leads_to_the_line_of_each_call(stack: HttpStack) -> None:
 
 @pytest.mark.usefixtures("said")
 def test_a_refusal_is_a_line_with_its_reason(stack: HttpStack) -> None:
-    calls = [line for line in lines_of(stack.runtime.routers[0].log) if line["event"] == "call"]
-    assert {"OK", "SESSION_NOT_FOUND", "UNAUTHENTICATED"} <= {line["status"] for line in calls}
-    statuses = {line["status"] for line in lines_of(stack.shim.log) if line["event"] == "request"}
-    assert {"200", "400", "401", "404"} <= statuses
+    """It is written once the call is over, which its client may know before."""
+
+    def all_there() -> bool:
+        calls = [line for line in lines_of(stack.runtime.routers[0].log) if line["event"] == "call"]
+        requests = [line for line in lines_of(stack.shim.log) if line["event"] == "request"]
+        return {"OK", "SESSION_NOT_FOUND", "UNAUTHENTICATED"} <= {line["status"] for line in calls} and {
+            "200",
+            "400",
+            "401",
+            "404",
+        } <= {line["status"] for line in requests}
+
+    wait_until(all_there, "the lines of all refusals")
