@@ -3,9 +3,7 @@
 import asyncio
 import math
 import random
-import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +11,7 @@ import kakeya
 from kakeya_shared.settings.service import setting
 from tests.integration.processes import runtime
 from tests.random_checkpoint import save_random_checkpoint
-from tests.soak.chaos.conversation import Heard, Turn, difference, hold, script
+from tests.soak.chaos.conversations import Conversations
 from tests.soak.chaos.faults import Faults, Ground
 from tests.soak.chaos.faulty_disk import FaultyDisk
 from tests.soak.chaos.network import Network
@@ -84,9 +82,7 @@ class ChaosRun(Run):
         self._network = Network(ground.made, lanes=_LANES_PER_WORKER)
         self._draw = random.Random(asked.seed)
         self._faults, self._num_caused = Faults(ground, self._network, self._draw), 0
-        self._scripts = [script(asked.seed + number) for number in range(_NUM_SCRIPTS)]
-        self._num_heard = self._num_sessions = 0
-        self._differing: list[str] = []  # sessions whose tokens are not those of an undisturbed one
+        self._conversations = Conversations(self.tally, asked.seed, _NUM_SCRIPTS, self._see)
         self._errors: list[str] = []  # that clients saw while Redis was well
         self._excused: list[str] = []  # what they saw when it was not
 
@@ -96,9 +92,9 @@ class ChaosRun(Run):
             await self._network.link_routers()
             for worker in [await self._network.start_worker() for _ in range(_NUM_WORKERS)]:
                 await self._network.joined(worker)
-            self.begin(_NUM_SCRIPTS, "undisturbed conversations", lambda: self._num_heard)
+            self.begin(_NUM_SCRIPTS, "undisturbed conversations", lambda: self._conversations.num_heard)
             async with kakeya.AsyncClient(self._network.target) as client:
-                self._expected = await asyncio.gather(*(self._hear(client, each) for each in self._scripts))
+                await self._conversations.hear(client)
             self.begin(self._asked.faults, "faults", lambda: self._num_caused)
             async with asyncio.TaskGroup() as group:
                 causing = group.create_task(self._cause())
@@ -111,9 +107,9 @@ class ChaosRun(Run):
             await self._network.close()
         return self.report(
             {
-                "num_sessions": self._num_sessions,
+                "num_sessions": self._conversations.num_sessions,
                 "faults": self._faults.counts,
-                "differing": self._differing,
+                "differing": self._conversations.differing,
                 "errors": self._errors,
                 "excused": self._excused,
                 "excused_kinds": dict(Counter(line.split(": ")[1] for line in self._excused).most_common()),
@@ -122,40 +118,24 @@ class ChaosRun(Run):
             }
         )
 
-    async def _hear(self, client: kakeya.AsyncClient, turns: Sequence[Turn]) -> Heard:
-        """Undisturbed."""
-        heard = await hold(client, turns)
-        self._num_heard += 1
-        return heard
-
     async def _cause(self) -> None:
         for _ in range(self._asked.faults):
             await asyncio.sleep(self._draw.uniform(*_BETWEEN_SECONDS))
             name = await self._faults.cause()
             self._num_caused += 1
-            self.progress.what = f"{self._num_sessions} sessions; last: {name}"
+            self.progress.what = f"{self._conversations.num_sessions} sessions; last: {name}"
 
     async def _converse(self, causing: "asyncio.Task[None]") -> None:
         """One session after the other, as long as there are faults to come and sessions wanted."""
         async with kakeya.AsyncClient(self._network.target, max_attempts=12) as client:
-            while self._num_sessions < self._asked.sessions or not causing.done():
-                number, began = self._num_sessions, time.monotonic()
-                which = number % _NUM_SCRIPTS
-                self._num_sessions += 1
-                try:
-                    # Each script in both ways, by and by.
-                    in_one_call = (number + number // _NUM_SCRIPTS) % 2 == 0
-                    heard = await hold(client, self._scripts[which], self._faults.on_fork, in_one_call=in_one_call)
-                except kakeya.KakeyaError as error:
-                    self._see(f"session {number}: {type(error).__name__}: {error}", error, began)
-                    await asyncio.sleep(0.2)
-                else:
-                    if what := difference(heard, self._expected[which]):
-                        self._differing.append(f"session {number} (script {which}): {what}")
-                        self.tally.violate(self._differing[-1])
+            await self._conversations.hold(client, lambda: self._goes_on(causing), self._faults.on_fork)
 
-    def _see(self, what: str, error: kakeya.KakeyaError, began: float) -> None:
+    def _goes_on(self, causing: "asyncio.Task[None]") -> bool:
+        return self._conversations.num_sessions < self._asked.sessions or not causing.done()
+
+    def _see(self, who: str, error: kakeya.KakeyaError, began: float) -> None:
         """An error of a session that began then."""
+        what = f"{who}: {type(error).__name__}: {error}"
         is_of_loss = self._faults.may_have_lost(began) and isinstance(error, _OF_A_LOSS)
         if is_of_loss or (self._faults.redis_is_to_blame and not isinstance(error, kakeya.Internal)):
             self._excused.append(what)

@@ -18,7 +18,7 @@ from tests.certificates import Authority
 from tests.integration.processes import ADMIN_KEY_VARIABLE, JOIN_TOKEN_VARIABLE, Runtime, asking_for_keys, runtime
 from tests.ports import free_port
 from tests.random_checkpoint import save_random_checkpoint
-from tests.soak.chaos.conversation import Heard, difference, hold, script
+from tests.soak.chaos.conversations import Conversations
 from tests.soak.cuts import tunnels
 from tests.soak.cuts.links import HOST, Kind, Link, links
 from tests.soak.progress import Progress
@@ -91,18 +91,16 @@ class CutsRun(Run):
         super().__init__(made, progress)
         self._asked, self._links = asked, made_links
         self._draw = random.Random(asked.seed)
-        self._scripts = [script(asked.seed + number) for number in range(_NUM_SCRIPTS)]
-        self._num_heard = self._num_sessions = self._num_cut = 0
+        self._conversations = Conversations(self.tally, asked.seed, _NUM_SCRIPTS)
+        self._num_cut = 0
         self._counts = Counter[str]()
         self._cuts: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)  # from when to when
-        self._differing: list[str] = []
-        self._errors: list[str] = []
 
     async def run(self) -> Report:
         await asyncio.to_thread(self._start_workers)
-        self.begin(_NUM_SCRIPTS, "undisturbed conversations", lambda: self._num_heard)
+        self.begin(_NUM_SCRIPTS, "undisturbed conversations", lambda: self._conversations.num_heard)
         async with self._client(0) as client:
-            self._expected = [await self._hear(client, number) for number in range(_NUM_SCRIPTS)]
+            await self._conversations.hear(client)
         fds = self._num_fds()
         self.begin(self._asked.cuts, "cuts", lambda: self._num_cut)
         async with asyncio.TaskGroup() as group:
@@ -115,7 +113,7 @@ class CutsRun(Run):
         late = [f"p95 of being back is {percentile:.2f} s, at most {_BACK_SECONDS:g}"] * (percentile > _BACK_SECONDS)
         return self.report(
             {
-                "num_sessions": self._num_sessions,
+                "num_sessions": self._conversations.num_sessions,
                 "cuts": dict(self._counts),
                 "back_seconds": {
                     "p50": round(float(np.median(back)), 3) if back else 0.0,
@@ -125,8 +123,8 @@ class CutsRun(Run):
                 "ended_tunnels": sum(
                     not change.stands for each in self._links for change in tunnels.changes(self._logs, each.name)
                 ),
-                "differing": self._differing,
-                "errors": self._errors,
+                "differing": self._conversations.differing,
+                "errors": self._conversations.errors,
                 "leaks": leaks,
                 "seed": self._asked.seed,
             },
@@ -152,12 +150,6 @@ class CutsRun(Run):
         self.made.start_worker(lanes=_LANES)
         self.made.wait_for_workers(_NUM_LINKS + 1)
 
-    async def _hear(self, client: kakeya.AsyncClient, number: int) -> Heard:
-        """Undisturbed."""
-        heard = await hold(client, self._scripts[number])
-        self._num_heard += 1
-        return heard
-
     async def _cut(self, link: Link) -> None:
         """Again and again, for a time whose logarithm is drawn evenly."""
         while self._num_cut < self._asked.cuts:
@@ -173,27 +165,13 @@ class CutsRun(Run):
             finally:
                 await asyncio.to_thread(link.mend, kind)
             self._cuts[link.name].append((began, time.time()))
-            self.progress.what = f"{self._num_sessions} sessions"
+            self.progress.what = f"{self._conversations.num_sessions} sessions"
         await asyncio.sleep(2 * _BACK_SECONDS)
 
     async def _converse(self, client_number: int, cutting: Sequence["asyncio.Task[None]"]) -> None:
         """One session after the other, as long as there are cuts to come."""
         async with self._client(client_number) as client:
-            while not all(task.done() for task in cutting):
-                number = self._num_sessions
-                which = number % _NUM_SCRIPTS
-                self._num_sessions += 1
-                try:
-                    in_one_call = (number + number // _NUM_SCRIPTS) % 2 == 0
-                    heard = await hold(client, self._scripts[which], in_one_call=in_one_call)
-                except kakeya.KakeyaError as error:
-                    self._errors.append(f"session {number}: {type(error).__name__}: {error}")
-                    self.tally.violate(self._errors[-1])
-                    await asyncio.sleep(0.2)
-                else:
-                    if what := difference(heard, self._expected[which]):
-                        self._differing.append(f"session {number} (script {which}): {what}")
-                        self.tally.violate(self._differing[-1])
+            await self._conversations.hold(client, lambda: not all(task.done() for task in cutting))
 
     def _seconds_until_back(self) -> list[float]:
         """Of each cut whose link stayed whole for long enough afterwards."""

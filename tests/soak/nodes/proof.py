@@ -15,7 +15,7 @@ from kakeya_shared.settings.service import setting
 from tests.integration.processes import Runtime, runtime
 from tests.ports import free_port
 from tests.random_checkpoint import save_random_checkpoint
-from tests.soak.chaos.conversation import Heard, difference, hold, script
+from tests.soak.chaos.conversations import Conversations
 from tests.soak.nodes.membership import Membership
 from tests.soak.nodes.steps import LEASE_SECONDS, TUNNELS_A_WORKER, Steps
 from tests.soak.progress import Progress
@@ -78,10 +78,8 @@ class NodesRun(Run):
         self._asked, self._draw = asked, random.Random(asked.seed)
         self._membership = Membership(made)
         self._steps = Steps(made, self._membership, self._draw, _LANES, router_flags)
-        self._scripts = [script(asked.seed + number) for number in range(_NUM_SCRIPTS)]
-        self._num_heard = self._num_sessions = self._num_probes = self._num_done = 0
-        self._differing: list[str] = []
-        self._errors: list[str] = []
+        self._conversations = Conversations(self.tally, asked.seed, _NUM_SCRIPTS)
+        self._num_probes = self._num_done = 0
 
     async def run(self) -> Report:
         watching = asyncio.create_task(self._membership.run())
@@ -99,11 +97,11 @@ class NodesRun(Run):
         for number in range(_NUM_DIALLED + _NUM_REVERSE):
             self._steps.start(is_reverse=number >= _NUM_DIALLED)
         await asyncio.to_thread(self.made.wait_for_workers, _NUM_DIALLED + _NUM_REVERSE)
-        self.begin(_NUM_SCRIPTS, "undisturbed conversations", lambda: self._num_heard)
+        self.begin(_NUM_SCRIPTS, "undisturbed conversations", lambda: self._conversations.num_heard)
         self._steps.pool = self.pool.name
         await self._membership.know()
         async with self._client() as client:
-            self._expected = await asyncio.gather(*(self._hear(client, each) for each in range(_NUM_SCRIPTS)))
+            await self._conversations.hear(client)
         self.begin(self._asked.sequences, "sequences", lambda: self._num_done)
         async with asyncio.TaskGroup() as group:
             changing = group.create_task(self._change())
@@ -118,15 +116,15 @@ class NodesRun(Run):
         percentiles = np.percentile(heals or [0.0], (50, 95, 100)).round(3).tolist()
         return self.report(
             {
-                "num_sessions": self._num_sessions,
+                "num_sessions": self._conversations.num_sessions,
                 "sequences": self._num_done,
                 "steps": dict(self._steps.counts),
                 "heal_seconds": dict(zip(("p50", "p95", "max"), percentiles, strict=True)),
                 "two_leases_seconds": most,
                 "refused_by_stale_workers": dict(refused),
                 "num_probes": self._num_probes,
-                "differing": self._differing,
-                "errors": self._errors,
+                "differing": self._conversations.differing,
+                "errors": self._conversations.errors,
                 "leaks": leaks,
                 "seed": self._asked.seed,
             },
@@ -136,12 +134,6 @@ class NodesRun(Run):
     def _client(self) -> kakeya.AsyncClient:
         """Of the router that has no tunnel."""
         return kakeya.AsyncClient(self.made.address, max_attempts=12)
-
-    async def _hear(self, client: kakeya.AsyncClient, number: int) -> Heard:
-        """Undisturbed."""
-        heard = await hold(client, self._scripts[number])
-        self._num_heard += 1
-        return heard
 
     async def _change(self) -> None:
         try:
@@ -154,7 +146,7 @@ class NodesRun(Run):
             for _ in range(self._draw.randint(*_STEPS_A_SEQUENCE)):
                 await asyncio.sleep(self._draw.uniform(*_BETWEEN_SECONDS))
                 name = await self._steps.take()
-                self.progress.what = f"{self._num_sessions} sessions; last: {name}"
+                self.progress.what = f"{self._conversations.num_sessions} sessions; last: {name}"
             self._num_done += 1
 
     async def _probe(self, changing: "asyncio.Task[None]") -> None:
@@ -169,7 +161,7 @@ class NodesRun(Run):
                         incarnation = await store.hget(key, "incarnation")
                         worker_id = (await session.info()).worker
                 except kakeya.KakeyaError as error:
-                    self._see(f"probe {self._num_probes}", error)
+                    self._conversations.see(f"probe {self._num_probes}", error)
                 else:
                     if incarnation in gone:
                         self.tally.violate(f"a session is on {worker_id}, incarnation {incarnation}, which was gone")
@@ -179,24 +171,7 @@ class NodesRun(Run):
     async def _converse(self, changing: "asyncio.Task[None]") -> None:
         """One session after the other, as long as there are changes to come."""
         async with self._client() as client:
-            while not changing.done():
-                number = self._num_sessions
-                which = number % _NUM_SCRIPTS
-                self._num_sessions += 1
-                try:
-                    in_one_call = (number + number // _NUM_SCRIPTS) % 2 == 0
-                    heard = await hold(client, self._scripts[which], in_one_call=in_one_call)
-                except kakeya.KakeyaError as error:
-                    self._see(f"session {number}", error)
-                    await asyncio.sleep(0.2)
-                else:
-                    if what := difference(heard, self._expected[which]):
-                        self._differing.append(f"session {number} (script {which}): {what}")
-                        self.tally.violate(self._differing[-1])
-
-    def _see(self, who: str, error: kakeya.KakeyaError) -> None:
-        self._errors.append(f"{who}: {type(error).__name__}: {error}")
-        self.tally.violate(self._errors[-1])
+            await self._conversations.hold(client, lambda: not changing.done())
 
 
 def _told(broken: BaseExceptionGroup[AssertionError]) -> list[str]:

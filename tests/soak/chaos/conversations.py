@@ -1,0 +1,75 @@
+"""Conversations that are held over and over, each against how it went undisturbed."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import kakeya
+from tests.soak.chaos.conversation import Heard, OnFork, difference, hold, script
+from tests.soak.report import Tally
+
+_PAUSE_SECONDS = 0.2  # after an error
+
+See = Callable[[str, kakeya.KakeyaError, float], None]
+
+
+class Conversations:
+    """Each script is held in one call a turn and in several, by and by.
+
+    Args:
+        seed: of the first script.
+        number: of scripts.
+        see: told of an error, of which session it is, and when that began (monotonic); else it is a violation.
+
+    Attributes:
+        num_heard: undisturbed ones so far.
+        num_sessions: disturbed ones that have begun.
+        differing, errors: in words.
+    """
+
+    def __init__(self, tally: Tally, seed: int, number: int, see: See | None = None) -> None:
+        self.num_heard = self.num_sessions = 0
+        self.differing: list[str] = []
+        self.errors: list[str] = []
+        self._tally = tally
+        self._scripts = [script(seed + each) for each in range(number)]
+        self._expected: list[Heard] = []
+        self._see = see or self.see
+
+    async def hear(self, client: kakeya.AsyncClient) -> None:
+        """All of them, undisturbed."""
+        self._expected = await asyncio.gather(*(self._hear(client, number) for number in range(len(self._scripts))))
+
+    async def hold(
+        self, client: kakeya.AsyncClient, goes_on: Callable[[], bool], on_fork: OnFork | None = None
+    ) -> None:
+        """One session after the other.
+
+        Args:
+            goes_on: whether another one is to begin.
+            on_fork: as in `conversation.hold`.
+        """
+        while goes_on():
+            number, began = self.num_sessions, time.monotonic()
+            self.num_sessions += 1
+            which, round_number = number % len(self._scripts), number // len(self._scripts)
+            in_one_call = (number + round_number) % 2 == 0
+            try:
+                heard = await hold(client, self._scripts[which], on_fork, in_one_call=in_one_call)
+            except kakeya.KakeyaError as error:
+                self._see(f"session {number}", error, began)
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                if what := difference(heard, self._expected[which]):
+                    self.differing.append(f"session {number} (script {which}): {what}")
+                    self._tally.violate(self.differing[-1])
+
+    def see(self, who: str, error: kakeya.KakeyaError, began: float = 0.0) -> None:
+        """No client is to see any."""
+        self.errors.append(f"{who}: {type(error).__name__}: {error}")
+        self._tally.violate(self.errors[-1])
+
+    async def _hear(self, client: kakeya.AsyncClient, number: int) -> Heard:
+        heard = await hold(client, self._scripts[number])
+        self.num_heard += 1
+        return heard
