@@ -147,6 +147,17 @@ async def refusing(fault: Fault, written: Written) -> AsyncIterator[Journal]:
     assert len(store.writes) == 1  # it is not tried again by itself
 
 
+@asynccontextmanager
+async def in_a_write(store: ScriptedStore, written: Written) -> AsyncIterator[Journal]:
+    """A journal whose first group is being written, until the store's answers are set."""
+    journal = journal_on(store, written)
+    store.answers.clear()
+    async with journal.writing():
+        add_all(journal, GROUP)
+        await until(lambda: bool(store.writes))
+        yield journal
+
+
 @pytest.mark.usefixtures("_no_pauses")
 async def test_sixteen_tokens_are_a_group(written: Written) -> None:
     store = ScriptedStore()
@@ -184,11 +195,7 @@ async def test_fewer_are_written_together_after_a_pause(written: Written) -> Non
 async def test_what_comes_during_a_write_is_of_the_next_group(written: Written) -> None:
     """Not written as soon as it can be, which were a write for each token of a model that is about as fast as Redis."""
     store = ScriptedStore()
-    journal = journal_on(store, written)
-    store.answers.clear()
-    async with journal.writing():
-        add_all(journal, GROUP)
-        await until(lambda: bool(store.writes))
+    async with in_a_write(store, written) as journal:
         add_all(journal, GROUP[:-1])
         await settled()
         assert (journal.length, journal.pending) == (7, [*GROUP, *GROUP[:-1]])
@@ -204,11 +211,7 @@ async def test_what_comes_during_a_write_is_of_the_next_group(written: Written) 
 
 async def test_what_came_during_a_write_and_is_no_group_waits_for_a_pause(written: Written) -> None:
     store = ScriptedStore()
-    journal = journal_on(store, written)
-    store.answers.clear()
-    async with journal.writing():
-        add_all(journal, GROUP)
-        await until(lambda: bool(store.writes))
+    async with in_a_write(store, written) as journal:
         journal.add(50)
         store.answers.set()
         await written.until(24)
@@ -218,11 +221,7 @@ async def test_what_came_during_a_write_and_is_no_group_waits_for_a_pause(writte
 @pytest.mark.usefixtures("_no_pauses")
 async def test_a_group_that_came_during_a_write_is_written_after_it(written: Written) -> None:
     store = ScriptedStore()
-    journal = journal_on(store, written)
-    store.answers.clear()
-    async with journal.writing():
-        add_all(journal, GROUP)
-        await until(lambda: bool(store.writes))
+    async with in_a_write(store, written) as journal:
         add_all(journal, GROUP)
         store.answers.set()
         await written.until(39)
@@ -256,11 +255,7 @@ async def test_what_is_pending_on_the_way_out_stays_so(written: Written) -> None
 @pytest.mark.usefixtures("_no_pauses")
 async def test_a_write_that_was_cut_off_on_the_way_out_is_repeated(written: Written) -> None:
     store = ScriptedStore()
-    journal = journal_on(store, written)
-    store.answers.clear()
-    async with journal.writing():
-        add_all(journal, GROUP)
-        await until(lambda: bool(store.writes))
+    async with in_a_write(store, written) as journal:
         journal.add(50)
     assert (journal.length, journal.pending, written.lengths) == (7, [*GROUP, 50], [])
     store.answers.set()

@@ -12,8 +12,6 @@ from kakeya_shared.errors.tree import NoWorker, StaleEpoch, StoreUnavailable
 # One that goes on while the machine sleeps, as Redis' clock does: on Linux that of the boot; on macOS the monotonic
 # one, which is another there than Python's.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
 seconds_since_boot = partial(time.clock_gettime, _CLOCK)
 
 

@@ -62,6 +62,7 @@ class VerifierService(VerifierServiceServicer):
         """A `rpc_boundary.Guard`: a worker whose lease has lapsed answers no call. What runs already goes on until a
         router is heard, since nobody can journal it. Raises StaleEpoch, NoWorker.
         """
+        # A lease that is held costs each call this look and no more.
         if self._lease is not None and self._lease.clock() >= self._lease.ends_at and method not in _OPEN:
             await self._lease.check()
         return {}
