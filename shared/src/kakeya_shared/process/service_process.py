@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 import structlog
+import uvloop
 
 from kakeya_shared.process import logs
 from kakeya_shared.process.signals import heed
@@ -43,7 +44,8 @@ def run(
     except ValueError as error:
         return _refuse(service, str(error))
     try:
-        asyncio.run(_until_signalled(program))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_until_signalled(program))
     except StartError as error:
         return _refuse(service, str(error))
     except (OSError, UnicodeError):

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable, Iterable
+from typing import cast
 
 # Of what came before the connection was joined: a server's first frames. More waits in the kernel.
 _MAX_HELD_BYTES = 65_536
@@ -122,10 +123,9 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # a stream's
-        self._begin(transport)
+        self._begin(cast(asyncio.Transport, transport))  # a stream's, of whichever event loop
         if self._is_secured:
-            transport.pause_reading()
+            self._transport.pause_reading()
         if self._on_made is not None:
             self._on_made(self)
 
