@@ -14,6 +14,7 @@ from redis.client import NEVER_DECODE
 
 from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.store.keys import LAYOUT, SCHEMA
+from kakeya_router.store.packed_commands import packed
 from kakeya_router.store.redis_errors import NO_ANSWER, NO_CONNECTION, unusable_because
 from kakeya_router.store.scripts import Script, script_of, scripts
 from kakeya_shared.errors.tree import StoreUnavailable
@@ -73,6 +74,7 @@ class RedisConnection:
             max_connections=_MAX_CONNECTIONS,
             retry=Retry(NoBackoff(), 0),
         )
+        pool.connection_class = packed(pool.connection_class)
         self._redis = Redis(connection_pool=pool)
         self._metrics = metrics or no_metrics()
         self._scripts = scripts()

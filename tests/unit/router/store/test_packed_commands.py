@@ -1,0 +1,25 @@
+"""Commands that hiredis writes are those that redis-py writes, to the byte."""
+
+from typing import Any
+
+import pytest
+from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import AbstractConnection
+
+from kakeya_router.store.packed_commands import packed
+
+COMMANDS: list[tuple[Any, ...]] = [
+    ("PING",),
+    ("CLIENT SETINFO", "LIB-NAME", "redis-py"),
+    ("EVALSHA", "a" * 40, 2, "kakeya:{default}:sessions", "kakeya:{default}:queue", "", 0, -1, 1 << 53, "naïve ✓"),
+    ("SET", "key with words", b"\x00\xff\r\n", "PX", 1.5),
+    ("SET", "long", "x" * 100_000),
+]
+
+
+@pytest.mark.parametrize("connection", [Connection, SSLConnection, UnixDomainSocketConnection])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_they_are_the_same_bytes(connection: type[AbstractConnection], command: tuple[Any, ...]) -> None:
+    made = packed(connection)()
+    assert isinstance(made, connection)
+    assert b"".join(made.pack_command(*command)) == b"".join(connection().pack_command(*command))
