@@ -6,7 +6,7 @@ import pytest
 from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.connection import AbstractConnection
 
-from kakeya_router.store.packed_commands import packed
+from kakeya_router.store.connection import packing
 
 COMMANDS: list[tuple[Any, ...]] = [
     ("PING",),
@@ -20,6 +20,6 @@ COMMANDS: list[tuple[Any, ...]] = [
 @pytest.mark.parametrize("connection", [Connection, SSLConnection, UnixDomainSocketConnection])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_they_are_the_same_bytes(connection: type[AbstractConnection], command: tuple[Any, ...]) -> None:
-    made = packed(connection)()
+    made = packing(connection)()
     assert isinstance(made, connection)
     assert b"".join(made.pack_command(*command)) == b"".join(connection().pack_command(*command))

@@ -6,15 +6,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import hiredis
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 
 from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.store.keys import LAYOUT, SCHEMA
-from kakeya_router.store.packed_commands import packed
 from kakeya_router.store.redis_errors import NO_ANSWER, NO_CONNECTION, unusable_because
 from kakeya_router.store.scripts import Script, script_of, scripts
 from kakeya_shared.errors.tree import StoreUnavailable
@@ -74,7 +75,7 @@ class RedisConnection:
             max_connections=_MAX_CONNECTIONS,
             retry=Retry(NoBackoff(), 0),
         )
-        pool.connection_class = packed(pool.connection_class)
+        pool.connection_class = packing(pool.connection_class)
         self._redis = Redis(connection_pool=pool)
         self._metrics = metrics or no_metrics()
         self._scripts = scripts()
@@ -245,6 +246,15 @@ class RedisConnection:
         if self._answers_since is None or seconds > _SILENCE_SECONDS:
             self._answers_since = time.monotonic()
         return result
+
+
+def packing(connection: type[AbstractConnection]) -> type[AbstractConnection]:
+    """A class of connections that has hiredis write commands, in 7 us instead of 50, as redis-py has blocking ones."""
+
+    def pack_command(_: AbstractConnection, command: str, *rest: Any) -> list[bytes]:
+        return [hiredis.pack_command((*command.split(), *rest))]  # redis-py's own have several words
+
+    return type(f"Packing{connection.__name__}", (connection,), {"pack_command": pack_command})
 
 
 def time_ms(time: tuple[int, int]) -> int:
