@@ -1,6 +1,7 @@
 """Tunnels at a router, over real sockets: a worker is reached through them, and only the right one keeps one."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from kakeya_shared.errors.tree import (
     Unauthenticated,
     UnknownIncarnation,
 )
+from kakeya_shared.tunnel.connection import Connection
 from kakeya_stubs.admin.v1.admin_pb2 import RevokeTokenRequest
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from tests.unit.router.fake_worker import FakeWorker
@@ -225,6 +227,22 @@ async def test_who_waits_for_a_connection_hears_of_the_end() -> None:
     for dial in (dialling, ended.dial()):
         with pytest.raises(NoWay, match="has ended"):
             await dial
+
+
+async def test_what_comes_as_nobody_wants_it_any_more_is_ended() -> None:
+    """Nobody would join it to anything, and it would stand as long as the tunnel."""
+    tunnel = Tunnel(Identity(PoolName("tiny"), WorkerId("w"), Incarnation("ab")))
+    dialling = asyncio.create_task(tunnel.dial())
+    dial = await tunnel.next_dial(60)
+    here, there = socket.socketpair()
+    with there:
+        _, connection = await asyncio.get_running_loop().create_connection(Connection, sock=here)
+        assert dial is not None
+        assert tunnel.answer(dial, connection)
+        dialling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dialling
+        await asyncio.wait_for(connection.ended, 60)
 
 
 async def test_the_latest_of_two_is_used(worker: FakeWorker, client: Client) -> None:

@@ -14,7 +14,7 @@ import structlog
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.session_record import Incarnation
-from kakeya_router.tunnels import tunnel_port
+from kakeya_router.tunnels import tunnel, tunnel_port, ways
 from kakeya_router.tunnels.doors import Doors
 from kakeya_router.tunnels.tunnel import NoWay
 from kakeya_shared.errors.tree import StoreUnavailable
@@ -106,6 +106,28 @@ async def test_the_other_router_may_have_lost_its_tunnel(stack: Stack, worker: F
         await eventually(lambda: _has_logged(logged, "no tunnel of the worker ends here"))
     async with FarEnd(worker, client.registry):
         assert await opening
+
+
+async def test_who_leaves_while_another_router_dials_leaves_nothing(
+    stack: Stack, worker: FakeWorker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ways, "_CONNECT_SECONDS", 10 * SECONDS)
+    monkeypatch.setattr(tunnel, "_DIAL_SECONDS", 10 * SECONDS)
+    other = await stack.router()
+    async with _standing(worker, client, other) as end:
+        end.failing = "nothing is said"
+        end._connect = AsyncMock()  # type: ignore[method-assign]
+        port = stack.routers[0]._parts.base.tunnel_port
+        dialling = asyncio.create_task(stack.routers[1]._parts.base.ways.dial(Incarnation(worker.incarnation)))
+        await eventually(lambda: _has_come(end))
+        assert len(port._connections) == 1
+        dialling.cancel()
+        async with asyncio.timeout(SECONDS):
+            await asyncio.gather(*(connection.ended for connection in port._connections))
+
+
+async def _has_come(end: FarEnd) -> bool:
+    return bool(end._connect.call_count)  # type: ignore[attr-defined]
 
 
 async def _has_logged(logged: list[Any], text: str) -> bool:

@@ -71,7 +71,11 @@ class Tunnel:
                 connection: Connection = await answer
                 return connection
         except TimeoutError:
+            _turn_away(answer)
             raise NoWay(f"the worker did not connect to the tunnel port within {_DIAL_SECONDS:g} s") from None
+        except asyncio.CancelledError:
+            _turn_away(answer)
+            raise
         finally:
             del self._dials[dial]
 
@@ -97,3 +101,9 @@ class Tunnel:
         if asked is not None and not asked.done():
             asked.set_exception(NoWay(why))
             _log.info("a worker was not dialled", worker_id=self.worker.worker_id, reason=why)
+
+
+def _turn_away(answer: "asyncio.Future[Connection]") -> None:
+    """Ends a connection that came in the moment in which nobody wanted it any more."""
+    if not answer.cancelled() and answer.done() and answer.exception() is None:
+        answer.result().abort()

@@ -106,16 +106,15 @@ class Ways:
 
     async def _through(self, router: str, incarnation: Incarnation) -> Connection:
         """Raises NoWay, StoreUnavailable."""
+        opening = Opening("through", router, incarnation, await self._store.secret())
         connection = await self.connect(router)
-        connection.write(Opening("through", router, incarnation, await self._store.secret()).line())
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                answer = await connection.line()
-        except (ConnectionEnded, TimeoutError) as error:
-            answer = str(error) or "no answer"
-        if answer != OK:
+            answer = await _answer(connection, opening)
+            if answer != OK:
+                raise NoWay(f"through the router {router}: {answer}")
+        except BaseException:  # who wanted it may have left meanwhile
             connection.abort()
-            raise NoWay(f"through the router {router}: {answer}")
+            raise
         return connection
 
     async def _is_gone(self, incarnation: Incarnation) -> bool:
@@ -123,3 +122,13 @@ class Ways:
             return await self._look(incarnation) is None
         except StoreUnavailable:
             return False  # no lease ages meanwhile
+
+
+async def _answer(connection: Connection, opening: Opening) -> str:
+    """What the other router says to it, or why it says nothing."""
+    connection.write(opening.line())
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return await connection.line()
+    except (ConnectionEnded, TimeoutError) as error:
+        return str(error) or "no answer"
