@@ -198,8 +198,18 @@ class CutsRun(Run):
 
     def _more_fds(self, before: dict[str, int]) -> list[str]:
         now = self._num_fds()
+        pids = {each.log.stem: each.process.pid for each in (*self.made.routers, *self.made.workers)}
         return [
-            f"{name} has {now[name]} open files, {number} before"
+            f"{name} has {now[name]} open files, {number} before: {_connections(pids[name])}"
             for name, number in before.items()
             if now[name] > number + _MOST_FDS
         ]
+
+
+def _connections(pid: int) -> str:
+    """How many a process has of each kind, without the ports that were chosen for them."""
+    found = Counter[str]()
+    for each in psutil.Process(pid).net_connections("all"):
+        ends = [end if isinstance(end, str) else f"{end.ip}:{end.port}" for end in (each.laddr, each.raddr) if end]
+        found[" ".join([each.status, *ends])] += 1
+    return ", ".join(f"{count} x {what}" for what, count in found.most_common())
