@@ -64,7 +64,7 @@ def test_a_session_goes_on_with_its_keys_and_waits_without_them(model: Path, tmp
                 session.park()
                 assert said_in_files(store) == []
             in_place_of(made)
-            with pytest.raises((kakeya.NoWorker, kakeya.QueueTimedOut)):
+            with pytest.raises(kakeya.SnapshotStoreUnavailable):
                 turn(session, 3)
             with client.create_session() as plain:
                 turn(plain, 0)

@@ -85,14 +85,13 @@ def cannot_fork() -> InvalidField:
 def verdict(refused: Sequence[KakeyaError]) -> KakeyaError:
     """What the client is told when every candidate has refused.
 
-    Invalid is only what is invalid everywhere: a worker that is full or away might have held the session.
+    What is invalid, or cannot be read, is so only where all say it: a worker that is full or away might have held the
+    session.
     """
-    if len(refused) == 1:
+    if len({type(refusal) for refusal in refused}) == 1:
         return refused[0]
     if any(isinstance(refusal, NoCapacity) for refusal in refused):
         return no_capacity()
-    if refused and all(isinstance(refusal, InvalidField) for refusal in refused):
-        return refused[0]
     return unreachable()
 
 

@@ -194,9 +194,16 @@ class _Returning:
             # Nothing was computed there: it is what it was.
             unharmed = replace(reserved, fingerprint=record.fingerprint, exact=record.exact)
             self._record = await self._resuming.lose_lane(unharmed, self._claim)
-            # A foreign lane may be smaller.
-            said = error if isinstance(error, InvalidField) and not is_foreign else candidates.unreachable()
-            raise Refused(said, has_left=True) from error
+            raise Refused(_said(error, is_foreign=is_foreign), has_left=True) from error
 
     async def renewed(self, wanted: Wanted, *, is_stranded: bool) -> Wanted:
         return replace(wanted, source=self._record)
+
+
+def _said(error: WorkerError | KakeyaError, *, is_foreign: bool) -> KakeyaError:
+    """What its client is told of a worker that does not resume it, if no other does."""
+    if isinstance(error, SnapshotStoreUnavailable):
+        return error
+    if isinstance(error, InvalidField) and not is_foreign:  # a foreign lane may be smaller
+        return error
+    return candidates.unreachable()

@@ -264,6 +264,7 @@ class Search:
         elif refused.has_left and not isinstance(refused.error, SourceChanged):
             # Not worth another try at once, and then after all others.
             waiter.paused[worker.incarnation] = asyncio.get_running_loop().time() + TICK_SECONDS
+            waiter.said = refused.error
         if not (refused.has_left and waiter.tickets):
             return False
         await self._queue.enter(waiter, waiter.wanted.pools)
@@ -278,7 +279,10 @@ class Search:
         workers = await self._workers(wanted.pools)
         if not any(map(wanted.is_served_by, workers)):
             return seeker.none_able(wanted, workers)
-        _check_possible(waiter, list(filter(wanted.fits, workers)))
+        able = list(filter(wanted.fits, workers))
+        _check_possible(waiter, able)
+        if waiter.said is not None and any(worker.has_room for worker in able):
+            return waiter.said  # it is not lanes that are wanting
         return candidates.no_capacity() if wanted.is_interrupted else refusals.queue_timed_out(self.wait_seconds or 0)
 
 

@@ -22,6 +22,7 @@ class Waiter:
         since: the time on the event loop's clock at which it began.
         refused: what workers have said that cannot hold the session, by incarnation.
         paused: workers that are tried last, with the time from which on they are tried at all.
+        said: why the last worker to have a lane for it took that back.
         tickets: its place in each queue that it stands in, or will return to; empty: at the end, as it made way.
         queued_in: pools in whose queue it stands, as far as this router knows.
         turns: workers without room at which it is the first in the queue, by pool; a pool that has not answered since
@@ -40,6 +41,7 @@ class Waiter:
     waiter_id: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     refused: dict[Incarnation, InvalidField] = field(default_factory=dict, init=False)
     paused: dict[Incarnation, float] = field(default_factory=dict, init=False)
+    said: KakeyaError | None = field(default=None, init=False)
     tickets: dict[PoolName, str] = field(default_factory=dict, init=False)
     queued_in: set[PoolName] = field(default_factory=set, init=False)
     turns: dict[PoolName, set[WorkerId]] = field(default_factory=dict, init=False)
