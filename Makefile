@@ -4,6 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 BUF    := proto/node_modules/.bin/buf
+TS     := sdks/typescript
+# Python alone is asked for: what is of TypeScript is left out where there is no node, and that is said.
+NODE   := $(shell command -v npm >/dev/null && node -e 'process.exit(process.versions.node.split(".")[0] < 20)' 2>/dev/null && echo node)
+NO_NODE = @echo 'no node 20 or newer: the TypeScript SDK is left out'
 # In dependency order; each is an installable distribution of its own. An extra of the worker wants the SDK, which pip finds
 # here only where it came first.
 PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[otel,tokenizer]' \
@@ -13,7 +17,7 @@ PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[otel,toke
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
+.PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-unit test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
         bench-admission bench-router bench-tunnel bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
@@ -46,7 +50,7 @@ up: install ## start the local stack in the foreground (UP_FLAGS='--workers 2 ..
 	@$(BIN)/kakeya up $(UP_FLAGS)
 
 # Three processes, whatever the machine has: there is always one that waits, for what lapses or for a server to start.
-test: test-unit test-others ## run the core tests (JOBS=N processes; COVER=1: with line coverage of what needs no model)
+test: test-unit test-others test-typescript-unit ## run the core tests (JOBS=N processes; COVER=1: with line coverage of what needs no model)
 
 test-unit: install
 	@mkdir -p build
@@ -60,7 +64,7 @@ test-others: install
 test-busy: install ## the core tests again and again beside two busy loops: no test waits for luck (BUSY_RUNS=5)
 	$(BIN)/python scripts/test_busy.py --runs $(or $(BUSY_RUNS),5)
 
-check: lint types contracts proto-check ## lint, types, import contracts, protos, drift of everything generated
+check: lint types contracts proto-check check-typescript ## lint, types, import contracts, protos, drift of everything generated
 
 lint: install
 	$(BIN)/ruff check .
@@ -74,15 +78,37 @@ types: install
 contracts: install
 	$(BIN)/lint-imports
 
-proto: install ## generate the Python stubs from proto/
+# As the lock has them.
+$(TS)/node_modules/.installed: $(TS)/package.json $(TS)/package-lock.json
+	cd $(TS) && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+ifdef NODE
+check-typescript: install $(TS)/node_modules/.installed
+	cd $(TS) && npm run --silent check
+	$(BIN)/python scripts/sdk_parity.py --check docs/sdk-parity.md
+
+test-typescript-unit: $(TS)/node_modules/.installed
+	cd $(TS) && npm run --silent test -- --project unit
+else
+check-typescript test-typescript-unit:
+	$(NO_NODE)
+endif
+
+test-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK against a runtime of real processes, with line coverage; its package (two minutes)
+	cd $(TS) && npm run --silent test -- --coverage
+	cd $(TS) && npm run --silent build && npm run --silent package
+
+proto: install $(TS)/node_modules/.installed ## generate the Python stubs and the TypeScript messages from proto/
 	$(BIN)/python scripts/generate_stubs.py proto/python/src
+	$(BIN)/python scripts/generate_typescript.py $(TS)/src/_generated
 
 # No lock file: the one dependency is pinned exactly, and so are the binaries that it pins in turn.
 $(BUF): proto/package.json
 	npm install --prefix proto --silent --no-audit --no-fund --no-save --no-package-lock
 	@touch $@
 
-proto-check: install $(BUF)
+proto-check: install $(BUF) $(if $(NODE),$(TS)/node_modules/.installed)
 	cd proto && ../$(BUF) lint
 	cd proto && ../$(BUF) breaking --against baseline/runtime_v1.binpb
 	$(BIN)/python scripts/check_drift.py

@@ -1,5 +1,6 @@
 """Fails where a generated file differs from what its generator makes now."""
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,11 +10,13 @@ from generate_configuration import reference
 from generate_http_fields import fields_page
 from generate_metrics import metrics_page
 from generate_outcomes import outcomes_module
+from generate_typescript import PLUGIN
 from generate_vectors import vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 ALERTS = ROOT / "ops" / "prometheus" / "alerts.yaml"
 LOCAL_ALERTS = ROOT / "services" / "local" / "src" / "kakeya_local" / "alerts.yaml"
+MESSAGES = ROOT / "sdks" / "typescript" / "src" / "_generated"
 STUBS = ROOT / "proto" / "python" / "src" / "kakeya_stubs"
 VECTORS = ROOT / "services" / "worker" / "src" / "kakeya_worker" / "conformance" / "vectors"
 OUTCOMES = ROOT / "services" / "router" / "src" / "kakeya_router" / "store" / "outcomes.py"
@@ -25,7 +28,7 @@ PAGES = {
 
 
 def main() -> int:
-    stale = [*_stale_stubs(), *_stale_pages(), *_stale_vectors(), *_stale_outcomes(), *_stale_twin()]
+    stale = [*_stale_stubs(), *_stale_messages(), *_stale_pages(), *_stale_vectors(), *_stale_outcomes(), *_stale_twin()]
     stale += [*_stale_dashboards(), *_stale_alerts(), *_stale_formula()]
     for problem in stale:
         print(f"drift: {problem}", file=sys.stderr)
@@ -35,14 +38,29 @@ def main() -> int:
 
 
 def _stale_stubs() -> list[str]:
-    with tempfile.TemporaryDirectory() as directory:
-        generator = ROOT / "scripts" / "generate_stubs.py"
-        subprocess.run([sys.executable, str(generator), directory], check=True, stderr=subprocess.DEVNULL)
-        made = _files(Path(directory) / "kakeya_stubs")
     committed = _files(STUBS)
     committed.pop(Path("py.typed"), None)
-    differing = sorted(path for path in made.keys() | committed.keys() if made.get(path) != committed.get(path))
+    differing = _differing(_made("generate_stubs.py", "kakeya_stubs"), committed)
     return [f"kakeya_stubs/{path} (make proto)" for path in differing]
+
+
+def _stale_messages() -> list[str]:
+    if not PLUGIN.exists() and shutil.which("node") is None:
+        print("no node: the messages of the TypeScript SDK are not looked at")
+        return []
+    differing = _differing(_made("generate_typescript.py"), _files(MESSAGES))
+    return [f"sdks/typescript/src/_generated/{path} (make proto)" for path in differing]
+
+
+def _made(generator: str, package: str = "") -> dict[Path, bytes]:
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, str(ROOT / "scripts" / generator), directory]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        return _files(Path(directory) / package)
+
+
+def _differing(made: dict[Path, bytes], committed: dict[Path, bytes]) -> list[Path]:
+    return sorted(path for path in made.keys() | committed.keys() if made.get(path) != committed.get(path))
 
 
 def _stale_pages() -> list[str]:
