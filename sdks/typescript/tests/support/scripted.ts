@@ -160,7 +160,7 @@ export class Scripted implements AsyncDisposable {
 }
 
 function definitionOf(method: DescMethod): ServiceDefinition[string] {
-  const serialize = (message: Message): Buffer => Buffer.from(toBinary(method.output, message as never));
+  const serialize = (message: Message): Buffer => Buffer.from(toBinary(method.output, create(method.output, message)));
   return {
     path: `/${method.parent.typeName}/${method.name}`,
     requestStream: false,

@@ -26,7 +26,7 @@ async function failing(refusal: Refusal): Promise<KakeyaError> {
     },
   });
   await using client = new Client(runtime.address, { maxAttempts: 1 });
-  return thrown(KakeyaError, () => client.listModels());
+  return await thrown(KakeyaError, () => client.listModels());
 }
 
 test.each(REASONS)("%s has a class of its own, with the status that the contract says", async (reason) => {

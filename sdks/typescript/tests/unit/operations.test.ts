@@ -240,7 +240,7 @@ test("a runtime that cannot fork is found out, and its empty session closed", as
 
 test("pages of lists are fetched as they are taken, and nothing comes twice", async () => {
   const page = (nextPageToken: string, ...sessionIds: string[]): object => ({
-    sessions: sessionIds.map((sessionId) => ({ $typeName: "kakeya.v1.Session", sessionId })),
+    sessions: sessionIds.map((sessionId) => ({ sessionId })),
     nextPageToken,
   });
   const make = (each: object) => (): object => create(wire.ListSessionsResponseSchema, each);
