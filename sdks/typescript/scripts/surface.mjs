@@ -36,7 +36,9 @@ function properties(type) {
 function isPublic(member) {
   const flags = ts.getCombinedModifierFlags(member.valueDeclaration ?? member.declarations[0]);
   const isInternal = member.getJsDocTags().some((tag) => tag.name === "internal");
-  return !(flags & (ts.ModifierFlags.Private | ts.ModifierFlags.Protected)) && !isInternal && !/^(__|#)/.test(member.name);
+  return (
+    !(flags & (ts.ModifierFlags.Private | ts.ModifierFlags.Protected)) && !isInternal && !/^(__|#)/.test(member.name)
+  );
 }
 
 function describeClass(symbol) {

@@ -156,7 +156,11 @@ export class Calls {
     return (this.#shared.tracer ??= await chooseTracer(this.options.tracing));
   }
 
-  async #start(method: UnaryMethod<DescMessage, DescMessage> | StreamMethod<DescMessage, DescMessage>, request: Message, parent?: Span): Promise<Span> {
+  async #start(
+    method: UnaryMethod<DescMessage, DescMessage> | StreamMethod<DescMessage, DescMessage>,
+    request: Message,
+    parent?: Span,
+  ): Promise<Span> {
     const tracer = await this.#tracer();
     if (this.#shared.isClosed) {
       throw new Error("the client is closed");

@@ -280,5 +280,9 @@ function parted(options: PlaceOptions & SessionOptions): {
   const [sampling, session] = [true, false].map((wanted) =>
     Object.fromEntries(Object.entries(rest).filter(([name]) => isSampling(name) === wanted)),
   );
-  return { place: { maxTokens, startTags, openTimeoutSeconds, timeoutSeconds, signal }, session: session ?? {}, sampling: sampling ?? {} };
+  return {
+    place: { maxTokens, startTags, openTimeoutSeconds, timeoutSeconds, signal },
+    session: session ?? {},
+    sampling: sampling ?? {},
+  };
 }

@@ -193,7 +193,8 @@ export class Generation implements AsyncIterable<number, void>, AsyncDisposable 
     this.#unlisten();
     if (this.#failure === undefined) {
       const { signal } = this.#options;
-      const failure = error instanceof KakeyaError ? error : new Cancelled("the generation has failed", { cause: error });
+      const failure =
+        error instanceof KakeyaError ? error : new Cancelled("the generation has failed", { cause: error });
       this.#failure = signal?.aborted ? aborted(signal, [...this.#operation.tokenIds]) : failure;
     }
   }

@@ -45,11 +45,7 @@ export class History {
    *
    * The attempt calls `settled` when it knows the new length.
    */
-  async operate<T>(
-    attempt: (expected: number | undefined) => Promise<T>,
-    retry: Retry,
-    parent?: Span,
-  ): Promise<T> {
+  async operate<T>(attempt: (expected: number | undefined) => Promise<T>, retry: Retry, parent?: Span): Promise<T> {
     let { expected } = this;
     this.length = null;
     retry.settlingUntil(this.settleUntil);

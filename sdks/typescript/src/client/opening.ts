@@ -29,7 +29,17 @@ export class Opening {
    * @throws InvalidField a value does not fit its field.
    */
   constructor(calls: Calls, options: CreateSessionOptions) {
-    const { eosTokenIds = [], label, onOverflow, forkFrom, boundary, requestId, timeoutSeconds, signal, ...rest } = options;
+    const {
+      eosTokenIds = [],
+      label,
+      onOverflow,
+      forkFrom,
+      boundary,
+      requestId,
+      timeoutSeconds,
+      signal,
+      ...rest
+    } = options;
     const { waitForCapacitySeconds = 0, ...fields } = rest;
     this.#calls = calls;
     this.#isShared = requestId !== undefined;

@@ -32,7 +32,13 @@ export class PlaceTurn extends Turn {
   /**
    * @throws InvalidField a value does not fit its field.
    */
-  constructor(calls: Calls, sessionId: string, boundary: number, tokenIds: readonly number[], options: PlaceTurnOptions) {
+  constructor(
+    calls: Calls,
+    sessionId: string,
+    boundary: number,
+    tokenIds: readonly number[],
+    options: PlaceTurnOptions,
+  ) {
     // The runtime itself checks where it begins: nothing is to be read before.
     super(calls, new History(calls, sessionId, boundary, false), tokenIds, true);
     this.#sourceId = sessionId;

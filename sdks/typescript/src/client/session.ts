@@ -136,10 +136,7 @@ export class Session implements AsyncDisposable {
    *
    * @throws KakeyaError BoundaryNotReachable, whose `metadata` lists what is reachable; nothing has changed then.
    */
-  async rewind(
-    historyLength: number,
-    { onlyUntagged, opId, ...call }: RewindOptions = {},
-  ): Promise<RewindResult> {
+  async rewind(historyLength: number, { onlyUntagged, opId, ...call }: RewindOptions = {}): Promise<RewindResult> {
     const request = create(wire.RewindSessionRequestSchema, { sessionId: this.id });
     fill(wire.RewindSessionRequestSchema, request, { targetLength: historyLength, onlyUntagged, opId });
     const { maxAttempts } = this.#calls.options;

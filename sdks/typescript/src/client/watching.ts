@@ -12,7 +12,10 @@ import type { Calls } from "./calls.js";
 import type { WatchOptions } from "./options.js";
 
 /** As `watch` of a client. */
-export async function* watch(calls: Calls, { intervalSeconds, signal }: WatchOptions): AsyncGenerator<WatchEvent, void> {
+export async function* watch(
+  calls: Calls,
+  { intervalSeconds, signal }: WatchOptions,
+): AsyncGenerator<WatchEvent, void> {
   const request = fill(WatchRequestSchema, create(WatchRequestSchema), { intervalSeconds });
   const deadline = new Deadline(Infinity, signal);
   let retry: Retry | undefined;

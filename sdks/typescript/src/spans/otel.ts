@@ -96,7 +96,11 @@ export class OtelTracer implements Tracer {
       attributes["gen_ai.conversation.id"] = sessionId;
     }
     const above = parent instanceof OtelSpan ? parent.context : context.active();
-    return new OtelSpan(this.#tracer.startSpan(name, { kind: KINDS[kind], attributes }, above), above, kind === "client");
+    return new OtelSpan(
+      this.#tracer.startSpan(name, { kind: KINDS[kind], attributes }, above),
+      above,
+      kind === "client",
+    );
   }
 }
 

@@ -23,7 +23,7 @@ const SCRIPT: Step[] = [
   { do: "turn", token_ids: [1], max_tokens: 0 },
   { do: "rewind", history_length: 33 },
   { do: "rewind", history_length: 40 },
-  { do: "generate", max_tokens: 8, stop_token_sequences: [[1], [2]], logprobs: 0 },
+  { do: "generate", max_tokens: 8, stop_token_sequences: [[1], [2]], seed: 7, logprobs: 0 },
   { do: "close" },
 ];
 

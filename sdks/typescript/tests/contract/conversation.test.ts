@@ -232,7 +232,11 @@ describe("choosing tokens", () => {
     closing(async (session) => {
       await thrown(EmptyHistory, () => session.generate({ maxTokens: 1 }).all());
       const error = await thrown(InvalidField, () => session.turn([1], { maxTokens: 1, topP: 7 }).all());
-      expect(error).toMatchObject({ status: "INVALID_ARGUMENT", reason: "INVALID_FIELD", metadata: { field: "top_p" } });
+      expect(error).toMatchObject({
+        status: "INVALID_ARGUMENT",
+        reason: "INVALID_FIELD",
+        metadata: { field: "top_p" },
+      });
       expect((await session.info()).historyLength).toBe(0);
     }));
 });
@@ -243,7 +247,7 @@ test("fifty sessions at once have each their own tokens", async () => {
   const answers = await Promise.all(
     range(50).map(async (number) => {
       await using session = await client.createSession();
-      return session.turn(range(30, number % 2 ? 5 : 6), { maxTokens: 20, seed: 5, temperature: 1 }).all();
+      return await session.turn(range(30, number % 2 ? 5 : 6), { maxTokens: 20, seed: 5, temperature: 1 }).all();
     }),
   );
   answers.forEach((answer, number) => {

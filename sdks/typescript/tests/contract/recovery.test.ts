@@ -14,7 +14,10 @@ beforeAll(async () => {
 afterAll(() => client.close());
 
 /** Two turns; the second is disturbed after its 40th token. */
-async function converse(session: Session, disturb: () => Promise<unknown> = () => Promise.resolve()): Promise<number[]> {
+async function converse(
+  session: Session,
+  disturb: () => Promise<unknown> = () => Promise.resolve(),
+): Promise<number[]> {
   const tokenIds = await session.turn(range(50), OPTIONS).all();
   const generation = session.turn(range(50, 50), OPTIONS);
   let number = 0;

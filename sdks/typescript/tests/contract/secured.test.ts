@@ -84,7 +84,7 @@ test("operators see and change what there is", async () => {
   const tenant = operator.withApiKey(secret);
   const session = await tenant.createSession();
   const error = await thrown(QuotaExceeded, () => tenant.createSession());
-  expect(error.metadata).toMatchObject({ subject: "tenant quoted" });
+  expect(error.metadata).toMatchObject({ quota: "sessions", limit: "1" });
   const listed = [];
   for await (const each of admin.listSessions({ tenant: "quoted" })) {
     listed.push(each);

@@ -33,7 +33,9 @@ test("a key goes with each call, and is shown nowhere", async () => {
 
 test("a key that cannot be one is refused without being shown", async () => {
   expect(() => new Client("localhost:1", { apiKey: "a secret" })).toThrow(RangeError);
-  expect(() => chooseKey(undefined, undefined, { KAKEYA_API_KEY: "a\nsecret" })).toThrow(/^\$KAKEYA_API_KEY: (?!.*secret)/);
+  expect(() => chooseKey(undefined, undefined, { KAKEYA_API_KEY: "a\nsecret" })).toThrow(
+    /^\$KAKEYA_API_KEY: (?!.*secret)/,
+  );
   const file = join(await folder, "empty");
   writeFileSync(file, "\n");
   expect(() => chooseKey(undefined, file)).toThrow(file);

@@ -29,7 +29,12 @@ test("UNAVAILABLE is met so many times, longer and longer apart", () => {
 test("what is not safe, not ours, or over is not tried again", () => {
   expect(delays(new Retry(new Deadline(Infinity)), unavailable, 1)).toEqual([false]);
   const retry = (): Retry => new Retry(new Deadline(Infinity), { maxAttempts: 9 });
-  for (const error of [new sdk.WorkerLost("gone"), new sdk.InvalidField("bad"), new Error("foreign"), new sdk.NoCapacity("full")]) {
+  for (const error of [
+    new sdk.WorkerLost("gone"),
+    new sdk.InvalidField("bad"),
+    new Error("foreign"),
+    new sdk.NoCapacity("full"),
+  ]) {
     expect(retry().delaySeconds(error)).toBeNull();
   }
   expect(new Retry(new Deadline(0.01), { maxAttempts: 9 }).delaySeconds(unavailable)).toBeNull();

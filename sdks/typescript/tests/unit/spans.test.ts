@@ -78,7 +78,10 @@ test("a failure is a failed span, and knows its trace", async () => {
   });
   await using client = new Client(runtime.address);
   const error = await thrown(InvalidField, () => client.listModels());
-  await client.session("s", 1).append([1], { signal: AbortSignal.abort() }).catch(() => undefined);
+  await client
+    .session("s", 1)
+    .append([1], { signal: AbortSignal.abort() })
+    .catch(() => undefined);
   const [refused, left] = exporter.getFinishedSpans();
   expect(error.traceId).toBe(refused?.spanContext().traceId);
   expect(refused?.status).toEqual({ code: SpanStatusCode.ERROR, message: "INVALID_FIELD" });

@@ -131,7 +131,9 @@ test("a turn at a place is in its fork, which is closed where nothing is in it",
   expect(request).toMatchObject({ where: { value: { sessionId: "s", boundary: 2n } } });
   expect(request?.startTags.map((tag) => [...tag])).toEqual([[...TAG]]);
   await expect(client.turnAt("s", 2, [7], { maxTokens: 1 }).all()).rejects.toThrow("scripted INTERNAL");
-  await expect(client.turnAt("s", 2, [7], { maxTokens: 1, openTimeoutSeconds: 0.2 }).all()).rejects.toThrow("no answer");
+  await expect(client.turnAt("s", 2, [7], { maxTokens: 1, openTimeoutSeconds: 0.2 }).all()).rejects.toThrow(
+    "no answer",
+  );
   await eventually(() => runtime.methods().filter((each) => each === "CloseSession").length === 2, "both are closed");
   await expect(client.turnAt("s", 2, [7], { maxTokens: 1 }).all()).rejects.toThrow("scripted INTERNAL");
   expect(runtime.methods().filter((each) => each === "CloseSession")).toHaveLength(2);
@@ -139,7 +141,11 @@ test("a turn at a place is in its fork, which is closed where nothing is in it",
 
 test("a search that comes to another place has changed nothing", async () => {
   await using runtime = await Scripted.start({
-    turn: [says(foundAt("other", 9n)), says(foundAt("", 0n)), says(foundAt("s", 4n, inSession("s")), appended(), ...answer(1))],
+    turn: [
+      says(foundAt("other", 9n)),
+      says(foundAt("", 0n)),
+      says(foundAt("s", 4n, inSession("s")), appended(), ...answer(1)),
+    ],
   });
   await using client = new Client(runtime.address);
   const options = { expected: { 0: 1 }, opens: false, maxTokens: 1 };

@@ -102,11 +102,14 @@ test("what an older or newer runtime says is made the best of", () => {
     kind: "unspecified",
     place: 0,
   });
-  expect(foundSession(create(wire.FindSessionResponseSchema, { sessionId: "s", place: { kind: 99 as never } }))?.kind).toBe(
-    "unspecified",
-  );
+  expect(
+    foundSession(create(wire.FindSessionResponseSchema, { sessionId: "s", place: { kind: 99 as never } }))?.kind,
+  ).toBe("unspecified");
   expect(tokenDetail(5, undefined)).toEqual({ tokenId: 5, logprob: null, topLogprobs: [] });
-  expect(plain(admin.KeySchema, create(admin.KeySchema, { scopes: [2, 99 as never] })).scopes).toEqual(["admin", "unspecified"]);
+  expect(plain(admin.KeySchema, create(admin.KeySchema, { scopes: [2, 99 as never] })).scopes).toEqual([
+    "admin",
+    "unspecified",
+  ]);
   expect(plain(admin.SessionSchema)).toMatchObject({ lane: null, lastTurn: null, historyLength: 0, retained: [] });
   const logprobs = [{ logprob: -1 }];
   expect(appendResult(create(wire.AppendTokensResponseSchema, { logprobs }), [7, 8]).details).toMatchObject([
