@@ -6,6 +6,7 @@
 // Of a parameter that is an object of options the options stand for it.
 
 import { dirname, resolve } from "node:path";
+import process from "node:process";
 import { fileURLToPath } from "node:url";
 
 import ts from "typescript";

@@ -63,7 +63,7 @@ export class KakeyaError extends Error {
     this.reason = details.reason ?? new.target.reason;
     this.metadata = details.metadata ?? {};
     this.retryAfterSeconds = details.retryAfterSeconds ?? null;
-    this.traceId = this.metadata["trace_id"] ?? details.traceId ?? "";
+    this.traceId = this.metadata.trace_id ?? details.traceId ?? "";
   }
 }
 

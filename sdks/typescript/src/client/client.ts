@@ -13,7 +13,7 @@ import {
 } from "../results/sessions.js";
 import type { WatchEvent } from "../results/watched.js";
 import { chooseKey } from "../transport/api-key.js";
-import { fill, tagList, tokenList, type TokenIds } from "../transport/fields.js";
+import { fill, numbered, tagList, tokenList, type TokenIds } from "../transport/fields.js";
 import { generateRequest, isSampling } from "../transport/requests.js";
 import { tlsCredentials } from "../transport/tls.js";
 import { Transport } from "../transport/transport.js";
@@ -77,11 +77,12 @@ export class Client implements AsyncDisposable {
    * @throws as the constructor and `tlsCredentials`.
    */
   static fromEnvironment(options: ClientOptions = {}): Client {
-    const [address, ca, cert, key] = ["ADDRESS", "TLS_CA", "TLS_CERT", "TLS_KEY"].map(
-      (name) => process.env[`KAKEYA_${name}`] || undefined,
+    const { KAKEYA_ADDRESS, KAKEYA_TLS_CA, KAKEYA_TLS_CERT, KAKEYA_TLS_KEY } = process.env;
+    const given = Object.entries({ ca: KAKEYA_TLS_CA, cert: KAKEYA_TLS_CERT, key: KAKEYA_TLS_KEY }).filter(
+      ([, file]) => file,
     );
-    const usesTls = (ca ?? cert ?? key) !== undefined;
-    return new Client(address, { ...(usesTls && { credentials: tlsCredentials({ ca, cert, key }) }), ...options });
+    const credentials = given.length > 0 ? tlsCredentials(Object.fromEntries(given)) : undefined;
+    return new Client(KAKEYA_ADDRESS === "" ? undefined : KAKEYA_ADDRESS, { credentials, ...options });
   }
 
   /** Calls of operators: keys, tokens, tenants, workers, and the sessions of all. */
@@ -174,7 +175,7 @@ export class Client implements AsyncDisposable {
     const turn = new SearchTurn(this.#calls, tags, tokenList(tokenIds), {
       ...this.#placeTurn(place),
       model: session.model,
-      expected: new Map(expected instanceof Map ? expected : Object.entries(expected).map(([k, n]) => [Number(k), n])),
+      expected: new Map(numbered(expected)),
       opens: opens ? this.#opening(session, place) : undefined,
     });
     return this.#generation(turn, place, sampling);

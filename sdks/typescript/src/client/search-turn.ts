@@ -53,7 +53,7 @@ export class SearchTurn extends Turn {
     }
   }
 
-  override found(found: wire.FindSessionResponse): Turn {
+  override found = (found: wire.FindSessionResponse): Turn => {
     const { opens, expected, checksHistory, opening } = this.#options;
     const numSkipped = expected.get(found.tagIndex) ?? 0;
     const place = number64(found.place?.historyLength ?? 0n);
@@ -67,7 +67,7 @@ export class SearchTurn extends Turn {
           });
     turn.request.startTags = this.request.startTags;
     return turn;
-  }
+  };
 
   override openingDeadline(): Deadline {
     return this.#options.opens?.deadline() ?? this.calls.deadline(this.#options.opening);

@@ -65,9 +65,7 @@ export abstract class Turn {
   }
 
   /** How it goes on once its search has come to this: of one without a search as it is. */
-  found(_found: wire.FindSessionResponse): Turn {
-    return this;
-  }
+  found: (found: wire.FindSessionResponse) => Turn = () => this;
 
   /** Until when a Turn that is sent now must have its session; it may take longer for the rest. */
   openingDeadline(): Deadline {

@@ -174,7 +174,7 @@ function watchedSession(session: wire.Session, at: number): WatchedSession {
 }
 
 function poolQueue(queue: wire.PoolQueue): PoolQueue {
-  const tenants = queue.tenants.map(({ tenant, numWaiting }) => [tenant, number64(numWaiting)]);
+  const tenants = queue.tenants.map(({ tenant, numWaiting }) => [tenant, number64(numWaiting)] as const);
   return { pool: queue.pool, numWaiting: number64(queue.numWaiting), tenants: Object.fromEntries(tenants) };
 }
 

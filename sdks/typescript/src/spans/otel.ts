@@ -58,12 +58,12 @@ class OtelSpan implements Span {
       }
     }
     // A Turn says it twice: of its append, and of what it generates.
-    if (typeof values["evictedTokenCount"] === "bigint") {
-      this.#numEvicted += Number(values["evictedTokenCount"]);
+    if (typeof values.evictedTokenCount === "bigint") {
+      this.#numEvicted += Number(values.evictedTokenCount);
       this.#span.setAttribute("kakeya.num_evicted_tokens", this.#numEvicted);
     }
-    if (Array.isArray(values["tokenIds"])) {
-      this.#span.setAttribute("kakeya.num_new_tokens", values["tokenIds"].length);
+    if (Array.isArray(values.tokenIds)) {
+      this.#span.setAttribute("kakeya.num_new_tokens", values.tokenIds.length);
     }
   }
 
@@ -75,8 +75,8 @@ class OtelSpan implements Span {
       this.#span.setAttribute("rpc.grpc.status_code", statusCode(error));
     }
     if (error !== undefined) {
-      const said = error instanceof KakeyaError ? error.reason || error.name : String(error);
-      this.#span.setStatus({ code: SpanStatusCode.ERROR, message: said });
+      const said = error instanceof KakeyaError ? error.reason : "";
+      this.#span.setStatus({ code: SpanStatusCode.ERROR, message: said || nameOf(error) });
     }
     this.#span.end();
   }
@@ -106,6 +106,10 @@ export class OtelTracer implements Tracer {
 
 function attributeValue(value: unknown): string | number {
   return typeof value === "bigint" ? Number(value) : (value as string | number);
+}
+
+function nameOf(error: unknown): string {
+  return error instanceof Error ? error.name : typeof error;
 }
 
 function statusCode(error: unknown): number {

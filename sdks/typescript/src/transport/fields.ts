@@ -61,6 +61,14 @@ export function fill<D extends DescMessage>(schema: D, request: MessageShape<D>,
   return request;
 }
 
+/** The entries of a map by number, which may be an object. */
+export function numbered<T>(given: ReadonlyMap<number, T> | Readonly<Record<number, T>>): [number, T][] {
+  const isMap = given instanceof Map;
+  return isMap
+    ? [...(given as ReadonlyMap<number, T>)]
+    : Object.entries(given).map(([key, value]) => [Number(key), value as T]);
+}
+
 /** The error of a value that does not fit its field. */
 export function invalid(field: string, message: string): InvalidField {
   return new InvalidField(`${field}: ${message}`, { metadata: { field } });

@@ -36,7 +36,7 @@ export function proxyVariable(address: string, environment = process.env): strin
 }
 
 function isException(host: string, environment: NodeJS.ProcessEnv): boolean {
-  const listed = (environment["no_grpc_proxy"] ?? environment["no_proxy"] ?? "").split(",").map((each) => each.trim());
+  const listed = (environment.no_grpc_proxy ?? environment.no_proxy ?? "").split(",").map((each) => each.trim());
   return listed.some((each) => each !== "" && (host.endsWith(each) || isIn(host, each)));
 }
 

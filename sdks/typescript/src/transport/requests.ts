@@ -6,7 +6,7 @@ import * as wire from "../_generated/kakeya/v1/runtime_pb.js";
 import type { SamplingOptions } from "../client/options.js";
 import { Grammar, Reasoning } from "../grammar.js";
 import { placeKindToWire, type PlaceKind } from "../results/sessions.js";
-import { fill, invalid, iterable, tagList, tokenList, type TokenIds } from "./fields.js";
+import { fill, invalid, iterable, numbered, tagList, tokenList } from "./fields.js";
 
 /** The options by which tokens are chosen; any other is a mistake. */
 const SAMPLING: Readonly<Record<keyof SamplingOptions, true>> = {
@@ -80,21 +80,16 @@ export function tagRequest(
   return fill(wire.TagTurnRequestSchema, request, { sessionId, opId });
 }
 
-/** One span of tokens, as a Turn has it. */
-export function span(tokenIds: TokenIds): wire.TokenSpan {
-  return create(wire.TokenSpanSchema, { tokenIds: tokenList(tokenIds) });
-}
-
 function biases(given: NonNullable<SamplingOptions["logitBias"]>): Record<number, number> {
-  const entries = given instanceof Map ? [...given] : Object.entries(given).map(([id, bias]) => [Number(id), bias]);
-  const ids = tokenList(
-    entries.map(([id]) => id as number),
+  const entries = numbered<unknown>(given);
+  tokenList(
+    entries.map(([id]) => id),
     "logit_bias",
   );
-  if (!entries.every(([, bias]) => typeof bias === "number")) {
+  if (!entries.every((entry): entry is [number, number] => typeof entry[1] === "number")) {
     throw invalid("logit_bias", "maps token ids to numbers");
   }
-  return Object.fromEntries(ids.map((id, index) => [id, entries[index]?.[1] as number]));
+  return Object.fromEntries(entries);
 }
 
 function made<T>(field: string, kind: new (...parts: never[]) => T, given: T): T {

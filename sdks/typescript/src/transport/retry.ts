@@ -115,7 +115,7 @@ export class Retry {
       return begins <= this.#settleUntil && !this.mayHaveTakenEffect;
     }
     if (error instanceof OperationStopped) {
-      const isUnread = error.metadata["cause"] === "unread";
+      const isUnread = error.metadata.cause === "unread";
       return this.#mayGoOn && !isUnread && this.#numTurnedAway < this.#maxAttempts;
     }
     if (error instanceof WorkerLost) {

@@ -102,10 +102,10 @@ export class Transport {
         (error, response) => {
           leave();
           this.#running.delete(running);
-          if (response === undefined) {
-            reject(translated(error as ServiceError));
+          if (error) {
+            reject(translated(error));
           } else {
-            resolve(response);
+            resolve(response as MessageShape<O>);
           }
         },
       );
@@ -115,7 +115,9 @@ export class Transport {
           call.cancel();
         },
       };
-      const leave = onAbort(deadline.signal, running.cancel);
+      const leave = onAbort(deadline.signal, (error) => {
+        running.cancel(error);
+      });
       this.#running.add(running);
     });
   }
@@ -173,7 +175,7 @@ export class Transport {
     return (error) => {
       const translated = translate(error, address, traceId);
       const isAway = translated instanceof ConnectionFailed || translated instanceof Draining;
-      if (isAway && error.code === Number(status.UNAVAILABLE) && address === this.#address) {
+      if (isAway && error.code === status.UNAVAILABLE && address === this.#address) {
         this.#current += 1;
       }
       return translated;

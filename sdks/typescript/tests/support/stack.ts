@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
-const PYTHON = process.env["KAKEYA_TEST_PYTHON"] ?? `${ROOT}.venv/bin/python`;
+const PYTHON = process.env.KAKEYA_TEST_PYTHON ?? `${ROOT}.venv/bin/python`;
 
 /** Where a runtime is. */
 export interface Said {
@@ -36,11 +36,11 @@ export class Stack {
     });
     const lines = createInterface({ input: helper.stdout })[Symbol.asyncIterator]();
     const line = async (): Promise<Record<string, unknown>> => {
-      const { value, done } = await lines.next();
-      if (done) {
+      const next = (await lines.next()) as IteratorResult<string, undefined>;
+      if (next.value === undefined) {
         throw new Error("the runtime of the tests has ended; see above");
       }
-      return JSON.parse(value) as Record<string, unknown>;
+      return JSON.parse(next.value) as Record<string, unknown>;
     };
     const said = (await line()) as unknown as Said;
     // The tests' end is its end: it sees its input close.
@@ -50,7 +50,7 @@ export class Stack {
     }
     return new Stack(said, async (asked) => {
       helper.stdin.write(`${JSON.stringify(asked)}\n`);
-      return (await line())["answer"];
+      return (await line()).answer;
     });
   }
 

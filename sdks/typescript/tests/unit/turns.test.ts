@@ -29,7 +29,10 @@ const closed = (): wire.CloseSessionResponse => create(wire.CloseSessionResponse
 const foundAt = (sessionId: string, place: bigint, beside?: wire.TurnResponse): wire.TurnResponse =>
   create(wire.TurnResponseSchema, {
     ...(beside && { event: beside.event }),
-    found: create(wire.FindSessionResponseSchema, { sessionId, place: { kind: 3, historyLength: place } }),
+    found: create(wire.FindSessionResponseSchema, {
+      sessionId,
+      place: { kind: wire.PlaceKind.ANSWER_END, historyLength: place },
+    }),
   });
 
 test("a turn that is lost before its append is sent again, later its generation goes on", async () => {

@@ -106,7 +106,7 @@ test("what an older or newer runtime says is made the best of", () => {
     foundSession(create(wire.FindSessionResponseSchema, { sessionId: "s", place: { kind: 99 as never } }))?.kind,
   ).toBe("unspecified");
   expect(tokenDetail(5, undefined)).toEqual({ tokenId: 5, logprob: null, topLogprobs: [] });
-  expect(plain(admin.KeySchema, create(admin.KeySchema, { scopes: [2, 99 as never] })).scopes).toEqual([
+  expect(plain(admin.KeySchema, create(admin.KeySchema, { scopes: [admin.Scope.ADMIN, 99 as never] })).scopes).toEqual([
     "admin",
     "unspecified",
   ]);
