@@ -17,7 +17,7 @@ PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[otel,toke
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-unit test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
+.PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
         bench-admission bench-router bench-tunnel bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
@@ -94,6 +94,9 @@ else
 check-typescript test-typescript-unit:
 	$(NO_NODE)
 endif
+
+sdk-parity: install $(TS)/node_modules/.installed ## generate docs/sdk-parity.md: what the two SDKs have, side by side
+	$(BIN)/python scripts/sdk_parity.py docs/sdk-parity.md
 
 test-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK against a runtime of real processes, with line coverage; its package (two minutes)
 	cd $(TS) && npm run --silent test -- --coverage

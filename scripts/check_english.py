@@ -33,7 +33,11 @@ DOCUMENTS = (
     "*/README.md",
     "*/*/README.md",
 )
-LEFT_OUT = ("docs/configuration.md", "docs/http-fields.md")  # generated from what --help says, which is read below
+LEFT_OUT = (
+    "docs/configuration.md",
+    "docs/http-fields.md",
+    "docs/sdk-parity.md",
+)  # generated from what --help says, which is read below
 COMMANDS = (
     "", "up", "demo", "doctor", "chat", "router", "worker", "http", "health", "keys", "tenants", "tokens",
     "models", "models pull", "worker install-service", "up install-service",

@@ -2,8 +2,8 @@
 
     python scripts/generate_typescript.py OUTPUT_DIR      (OUTPUT_DIR/kakeya/v1/..., OUTPUT_DIR/google/rpc/...)
 
-`protoc-gen-es` comes with the SDK's development packages (`make node-modules`), the protos of Google's error details with
-the Python package that Kakeya reads them by.
+`protoc-gen-es` comes with the SDK's development packages, which `make proto` installs, and the protos of Google's error
+details with the Python package that Kakeya reads them by.
 """
 
 import sys

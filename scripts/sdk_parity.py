@@ -1,9 +1,10 @@
-"""What the Python and the TypeScript SDK have, side by side; fails where one lacks what the other has.
+"""What the Python and the TypeScript SDK have, side by side; fails where one lacks something without a reason.
 
     python scripts/sdk_parity.py [--check] PAGE
 
 Both are read as they are: Python's by inspection, TypeScript's by its compiler (sdks/typescript/scripts/surface.mjs).
-What one side has on purpose stands in EXCEPTIONS with the reason, and so does a field of the contract that neither uses.
+What one side has on purpose, or neither, stands in EXCEPTIONS with the reason. One that is no exception any more is a
+failure, too.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args
 
 import kakeya
 from kakeya.cli.flags import connection_flags
@@ -35,18 +36,20 @@ CLASSES = {
     "Grammar": kakeya.Grammar,
     "Reasoning": kakeya.Reasoning,
 }
+MADE_BY_CALLERS = ("Client", "Reasoning")
+"""The others come from calls."""
+
 EXCEPTIONS = {
     "Client.fromEnvironment": "Python: the command's flags read these variables",
     "Client.admin": "Python: the subcommands of `kakeya` are the operators' client",
-    "Client.watchResponses": "Python: for the live page; TypeScript exports no messages of the contract",
+    "Client.watch_responses": "for the live page; TypeScript exports no messages of the contract",
     "Client(apiKeyFile)": "Python: the command's `--api-key-file`",
     "Session.fork": "`create_session(fork_from=session)`, which TypeScript has, too",
     "*(signal)": "Python: asyncio cancels the task",
     "AbortError": "Python: asyncio's CancelledError",
-    "rpc ForkSession": "neither: CreateSession with fork_from does the same",
-    "OverflowPolicy.wire": "Python's own",
+    "rpc ForkSession": "CreateSession with fork_from does the same",
 }
-"""By the TypeScript name; `*` is any method."""
+"""By the name in the one that has it; `*` is any method."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,16 +59,21 @@ class Row:
     kind: str
     python: str
     typescript: str
+    of_neither: str = ""
 
     @property
     def name(self) -> str:
-        return self.typescript or self.python
+        return self.typescript or self.python or self.of_neither
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """By which EXCEPTIONS may have it."""
+        return self.name, re.sub(r"^[^(]*(?=\()", "*", self.name)
 
     @property
     def reason(self) -> str:
         """Why one of them lacks it; "" for no reason."""
-        any_method = re.sub(r"^[^(]*(?=\()", "*", self.name)
-        return EXCEPTIONS.get(self.name) or EXCEPTIONS.get(any_method, "")
+        return next((EXCEPTIONS[key] for key in self.keys if key in EXCEPTIONS), "")
 
 
 def camel(name: str) -> str:
@@ -97,11 +105,12 @@ def _pairs(kind: str, python: Mapping[str, str], typescript: Mapping[str, str]) 
 
 
 def _members(name: str, python: type, described: Mapping[str, Any]) -> Iterator[Row]:
-    theirs = {camel(each): f"{name}.{each}" for each in _public(python)}
+    public = [] if name == "Reasoning" else _public(python)  # whose fields are what it is made of
+    theirs = {camel(each): f"{name}.{each}" for each in public}
     yield from _pairs("method", theirs, {each: f"{name}.{each}" for each in described["members"]})
-    if name != "WatchedRuntime":
+    if name in MADE_BY_CALLERS:
         yield from _options(name, python, described["constructor"])
-    for each in _public(python):
+    for each in public:
         method = inspect.getattr_static(python, each, None)
         function = getattr(method, "__func__", method)
         if inspect.isfunction(function) and camel(each) in described["members"]:
@@ -114,12 +123,15 @@ def _public(python: type) -> list[str]:
     found |= {each.name for each in dataclasses.fields(python)} if dataclasses.is_dataclass(python) else set()
     for base in python.__mro__[:-1]:
         tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(base)))
-        found |= {node.attr for node in ast.walk(tree) if _is_own(node)}
+        found |= set(_assigned(tree))
     return sorted(name for name in found if not name.startswith("_") and name != "wire")
 
 
-def _is_own(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
+def _assigned(tree: ast.AST) -> Iterator[str]:
+    """Attributes that methods give an object."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            yield node.attr
 
 
 def _options(name: str, function: Any, parameters: list[str]) -> Iterator[Row]:
@@ -127,7 +139,7 @@ def _options(name: str, function: Any, parameters: list[str]) -> Iterator[Row]:
     theirs = [each.name for each in given if each.kind is not each.VAR_KEYWORD and each.name not in ("self", "cls")]
     for each in given:
         if each.kind is each.VAR_KEYWORD:
-            theirs += get_type_hints(_unpacked(function)).keys()
+            theirs += _unpacked(function).__annotations__.keys()
     snake = name if "." not in name else f"{name.partition('.')[0]}.{_snake(name.partition('.')[2])}"
     yield from _pairs(
         "option", {camel(each): f"{snake}({each})" for each in theirs}, {each: f"{name}({each})" for each in parameters}
@@ -136,9 +148,7 @@ def _options(name: str, function: Any, parameters: list[str]) -> Iterator[Row]:
 
 def _unpacked(function: Any) -> type:
     """The options that a method takes by name."""
-    from kakeya._async import options
-
-    kind: type = getattr(options, re.sub(r".*\[(\w+)\]", r"\1", str(inspect.get_annotations(function)["options"])).rpartition(".")[2])
+    kind: type = get_args(inspect.get_annotations(function)["options"])[0]
     return kind
 
 
@@ -152,8 +162,8 @@ def _results(exported: Mapping[str, Any]) -> Iterator[Row]:
         if not isinstance(python, type) or name in CLASSES:
             continue
         if issubclass(python, StrEnum):
-            values = exported["values"].get(name, [])
-            yield from _pairs("value", {each: f"{name} {each}" for each in python}, {each: f"{name} {each}" for each in values})
+            ours = {each: f"{name} {each}" for each in exported["values"].get(name, [])}
+            yield from _pairs("value", {str(each): f"{name} {each}" for each in python}, ours)
         elif dataclasses.is_dataclass(python):
             fields = {each.name for each in dataclasses.fields(python)}
             fields |= {each for each, value in inspect.getmembers(python) if isinstance(value, property)}
@@ -193,7 +203,7 @@ def _rpcs() -> Iterator[Row]:
             name = f"rpc {method.name}"
             is_ours = f"method.{method.name[0].lower()}{method.name[1:]}" in ours
             is_theirs = f'"{method.name}"' in theirs
-            yield Row("rpc", name if is_theirs else "", name if is_ours else "") if is_ours or is_theirs else Row("rpc", "", "")
+            yield Row("rpc", name if is_theirs else "", name if is_ours else "", name)
 
 
 def _sources(folder: Path, suffix: str) -> str:
@@ -205,7 +215,7 @@ def page(found: list[Row]) -> str:
     lines = [
         "# The two SDKs, side by side",
         "",
-        "Made by `make sdk-parity` of what both export. `make check` fails where one lacks what the other has without a reason.",
+        "Made by `make sdk-parity` of what both export. `make check` fails where one lacks something without a reason.",
         "",
         "| what | Python | TypeScript | why one has it alone |",
         "| --- | --- | --- | --- |",
@@ -213,19 +223,24 @@ def page(found: list[Row]) -> str:
     for row in found:
         cells = [f"`{each}`" if each else "" for each in (row.python, row.typescript)]
         reason = "" if row.python and row.typescript else row.reason
-        lines.append(f"| {row.kind} | {cells[0]} | {cells[1]} | {reason} |")
+        lines.append(f"| {row.of_neither if not any(cells) else row.kind} | {cells[0]} | {cells[1]} | {reason} |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page is not what it would be")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail where the page is not what it would be"
+    )
     flags = parser.parse_args()
     found = list(rows(surface()))
     lacking = [row for row in found if not (row.python and row.typescript) and not row.reason]
     for row in lacking:
         print(f"parity: {row.kind} {row.name} is in one SDK only", file=sys.stderr)
+    unused = EXCEPTIONS.keys() - {key for row in found if not (row.python and row.typescript) for key in row.keys}
+    for name in sorted(unused):
+        print(f"parity: {name} is no exception any more", file=sys.stderr)
     made = page(found)
     if not flags.check:
         flags.page.write_text(made)
@@ -233,7 +248,7 @@ def main() -> int:
         print(f"drift: {flags.page} (make sdk-parity)", file=sys.stderr)
         return 1
     print(f"{len(found)} things of the SDKs are side by side")
-    return 1 if lacking else 0
+    return 1 if lacking or unused else 0
 
 
 if __name__ == "__main__":

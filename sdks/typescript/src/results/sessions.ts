@@ -131,11 +131,11 @@ const STATES: Readonly<Record<wire.SessionState, SessionState>> = {
   [wire.SessionState.PARKED]: "parked",
 };
 
-const PLACE_KINDS: Readonly<Record<wire.PlaceKind, PlaceKind>> = {
-  [wire.PlaceKind.UNSPECIFIED]: "unspecified",
-  [wire.PlaceKind.HEAD]: "head",
-  [wire.PlaceKind.ANSWER_START]: "answer_start",
-  [wire.PlaceKind.ANSWER_END]: "answer_end",
+const PLACE_KINDS: Readonly<Record<PlaceKind, wire.PlaceKind>> = {
+  head: wire.PlaceKind.HEAD,
+  answer_start: wire.PlaceKind.ANSWER_START,
+  answer_end: wire.PlaceKind.ANSWER_END,
+  unspecified: wire.PlaceKind.UNSPECIFIED,
 };
 
 const OVERFLOW_POLICIES: Readonly<Record<OverflowPolicy, wire.OverflowPolicy>> = {
@@ -156,11 +156,10 @@ export function stateOfName(name: string): SessionState {
  * @throws InvalidField there is no such kind.
  */
 export function placeKindToWire(kind: PlaceKind): wire.PlaceKind {
-  const found = Object.entries(PLACE_KINDS).find(([, name]) => name === kind);
-  if (found === undefined) {
-    throw invalid("kind", `${kind} is none of ${Object.values(PLACE_KINDS).join(", ")}`);
+  if (!Object.hasOwn(PLACE_KINDS, kind)) {
+    throw invalid("kind", `${kind} is none of ${Object.keys(PLACE_KINDS).join(", ")}`);
   }
-  return Number(found[0]);
+  return PLACE_KINDS[kind];
 }
 
 /**
@@ -208,6 +207,10 @@ export function parkResult(response: wire.ParkSessionResponse): ParkResult {
   return { historyLength: number64(response.historyLength), freedBytes: number64(response.freedBytes) };
 }
 
+function placeKind(value: wire.PlaceKind | undefined): PlaceKind {
+  return (Object.keys(PLACE_KINDS) as PlaceKind[]).find((kind) => PLACE_KINDS[kind] === value) ?? "unspecified";
+}
+
 /** null where none was found. */
 export function foundSession(response: wire.FindSessionResponse): FoundSession | null {
   if (response.sessionId === "") {
@@ -215,7 +218,7 @@ export function foundSession(response: wire.FindSessionResponse): FoundSession |
   }
   return {
     id: response.sessionId,
-    kind: (PLACE_KINDS as Partial<typeof PLACE_KINDS>)[response.place?.kind ?? 0] ?? "unspecified",
+    kind: placeKind(response.place?.kind),
     place: number64(response.place?.historyLength ?? 0n),
     tagIndex: response.tagIndex,
     isIdleEnd: response.isIdleEnd,

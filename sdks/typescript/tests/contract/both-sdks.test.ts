@@ -83,5 +83,5 @@ test("one conversation through both SDKs has the same tokens, events and errors"
     ours.push(await step(session, each));
   }
   expect(ours).toEqual(theirs);
-  expect(ours.filter((each) => "error" in (each as object))).toHaveLength(3);
+  expect(ours.filter((each) => "error" in (each as object))).toHaveLength(4);
 });

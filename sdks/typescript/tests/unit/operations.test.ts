@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 
 import * as wire from "../../src/_generated/kakeya/v1/runtime_pb.js";
 import {
+  AbortError,
   Client,
   ConnectionFailed,
   DeadlineExceeded,
@@ -181,6 +182,41 @@ test("an append that is not checked is sent once", async () => {
   await using client = new Client(runtime.address, { checkHistory: false });
   await thrown(ConnectionFailed, () => client.session("s").append([1]));
   expect(runtime.methods()).toEqual(["AppendTokens"]);
+});
+
+test("a signal ends the pause before another attempt", async () => {
+  await using runtime = await Scripted.start({
+    listModels: refuses(new Refusal("UNAVAILABLE", "NO_WORKER", { retryAfterSeconds: 30 })),
+  });
+  await using client = new Client(runtime.address);
+  const controller = new AbortController();
+  const listing = thrown(AbortError, () => client.listModels({ signal: controller.signal }));
+  await eventually(() => runtime.came.length === 1, "it was refused");
+  setTimeout(() => {
+    controller.abort();
+  }, 50);
+  await listing;
+  expect(runtime.came).toHaveLength(1);
+});
+
+test("one iteration goes on with what another has left", async () => {
+  await using runtime = await Scripted.start({ generate: says(token(1), token(2), done()) });
+  await using client = new Client(runtime.address);
+  const tokens = client.session("s", 3).generate({ maxTokens: 2 })[Symbol.asyncIterator]();
+  expect(await tokens.next()).toEqual({ done: false, value: 1 });
+  const rest = [];
+  for await (const tokenId of tokens) {
+    rest.push(tokenId);
+  }
+  expect(rest).toEqual([2]);
+});
+
+test("closing what the runtime does not have any more is no error", async () => {
+  await using runtime = await Scripted.start({
+    closeSession: refuses(new Refusal("NOT_FOUND", "SESSION_NOT_FOUND")),
+  });
+  await using client = new Client(runtime.address);
+  expect(await client.session("s").close()).toBeNull();
 });
 
 test("closing is tried again where it failed", async () => {
