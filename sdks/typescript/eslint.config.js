@@ -3,7 +3,7 @@ import { defineConfig, globalIgnores } from "eslint/config";
 import tseslint from "typescript-eslint";
 
 export default defineConfig(
-  globalIgnores(["dist", "build", "coverage", "src/_generated"]),
+  globalIgnores(["dist", "build", "coverage", "src/_generated", "tests/package/types.mts"]),
   eslint.configs.recommended,
   {
     files: ["**/*.ts"],

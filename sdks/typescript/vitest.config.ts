@@ -14,6 +14,7 @@ export default defineConfig({
           poolOptions: { forks: { singleFork: true } },
         },
       },
+      { extends: true, test: { name: "package", include: ["tests/package/**/*.test.ts"] } },
     ],
     // What no machine takes, however busy.
     testTimeout: 120_000,

@@ -8,7 +8,7 @@ import { number64 } from "./number64.js";
 export type Plain<T> = T extends bigint
   ? number
   : T extends number
-    ? number extends T // of an enumeration it does not
+    ? `${number}` extends `${T}` // not where it is an enumeration
       ? number
       : string
     : T extends readonly (infer E)[]
