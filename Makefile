@@ -6,7 +6,7 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c
 BUF    := proto/node_modules/.bin/buf
 TS     := sdks/typescript
 # Python alone is asked for: what is of TypeScript is left out where there is no node, and that is said.
-NODE   := $(shell command -v npm >/dev/null && node -e 'process.exit(process.versions.node.split(".")[0] < 20)' 2>/dev/null && echo node)
+NODE   := $(shell command -v npm >/dev/null && node -e 'process.exit(+(parseInt(process.versions.node) < 20))' 2>/dev/null && echo node)
 NO_NODE = @echo 'no node 20 or newer: the TypeScript SDK is left out'
 # In dependency order; each is an installable distribution of its own. An extra of the worker wants the SDK, which pip finds
 # here only where it came first.
@@ -98,9 +98,9 @@ endif
 sdk-parity: install $(TS)/node_modules/.installed ## generate docs/sdk-parity.md: what the two SDKs have, side by side
 	$(BIN)/python scripts/sdk_parity.py docs/sdk-parity.md
 
-test-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK against a runtime of real processes, with line coverage; its package (two minutes)
-	cd $(TS) && npm run --silent test -- --coverage
-	cd $(TS) && npm run --silent package
+test-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK against a runtime of real processes, with line coverage; its package, installed elsewhere (a minute; TS_FLAGS='--project contract')
+	cd $(TS) && npm run --silent build && npm run --silent package
+	cd $(TS) && npm run --silent test -- --coverage $(TS_FLAGS)
 
 proto: install $(TS)/node_modules/.installed ## generate the Python stubs and the TypeScript messages from proto/
 	$(BIN)/python scripts/generate_stubs.py proto/python/src
