@@ -41,11 +41,10 @@ def configure(service: str, level: str = "info", form: LogFormat = "json") -> No
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    renderer = _renderer(form, sys.stderr.isatty())
-    structlog.configure(  # not by way of logging, which is for other libraries: that takes three times as long
-        processors=[*shared, renderer],
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -54,7 +53,7 @@ def configure(service: str, level: str = "info", form: LogFormat = "json") -> No
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                renderer,
+                _renderer(form, sys.stderr.isatty()),
             ],
         )
     )
