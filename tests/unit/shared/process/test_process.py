@@ -119,6 +119,16 @@ def test_a_signal_that_is_ignored_at_the_start_stays_ignored(ignored: signal.Sig
         signal.signal(ignored, before)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_full_disk_of_its_log_does_not_end_a_service() -> None:
+    with open("/dev/full", "w") as full, _start("run", errors=full.fileno()) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "stopping\n"
+    assert process.returncode == 0
+
+
 @pytest.fixture
 def _logging_restored() -> Iterator[None]:
     with logs_as_they_were():
