@@ -22,7 +22,7 @@ from kakeya_router.store.session_record import Incarnation, PoolName
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
-from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, QuotaExceeded
+from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, QuotaExceeded, SnapshotStoreUnavailable
 from kakeya_shared.rpc import tracing
 
 T = TypeVar("T")
@@ -264,7 +264,7 @@ class Search:
         elif refused.has_left and not isinstance(refused.error, SourceChanged):
             # Not worth another try at once, and then after all others.
             waiter.paused[worker.incarnation] = asyncio.get_running_loop().time() + TICK_SECONDS
-            waiter.said = refused.error
+            waiter.said = refused.error if isinstance(refused.error, SnapshotStoreUnavailable) else None
         if not (refused.has_left and waiter.tickets):
             return False
         await self._queue.enter(waiter, waiter.wanted.pools)

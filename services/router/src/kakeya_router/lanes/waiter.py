@@ -22,7 +22,7 @@ class Waiter:
         since: the time on the event loop's clock at which it began.
         refused: what workers have said that cannot hold the session, by incarnation.
         paused: workers that are tried last, with the time from which on they are tried at all.
-        said: why the last worker to have a lane for it took that back.
+        said: that the last worker to have a lane for it could not read its snapshots.
         tickets: its place in each queue that it stands in, or will return to; empty: at the end, as it made way.
         queued_in: pools in whose queue it stands, as far as this router knows.
         turns: workers without room at which it is the first in the queue, by pool; a pool that has not answered since
