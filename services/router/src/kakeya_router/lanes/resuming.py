@@ -202,8 +202,7 @@ class _Returning:
 
 def _said(error: WorkerError | KakeyaError, *, is_foreign: bool) -> KakeyaError:
     """What its client is told of a worker that does not resume it, if no other does."""
-    if isinstance(error, SnapshotStoreUnavailable):
-        return error
-    if isinstance(error, InvalidField) and not is_foreign:  # a foreign lane may be smaller
+    # A foreign lane may be smaller.
+    if isinstance(error, SnapshotStoreUnavailable) or (isinstance(error, InvalidField) and not is_foreign):
         return error
     return candidates.unreachable()
