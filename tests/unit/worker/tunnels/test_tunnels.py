@@ -16,7 +16,7 @@ from kakeya_shared.errors.tree import Draining, InvalidField, KakeyaError, Unkno
 from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_shared.rpc.server import RpcServer
 from kakeya_shared.rpc.tls import ContextTls
-from kakeya_shared.tunnel.connection import Connection, abort_all
+from kakeya_shared.tunnel.connection import Connection, ConnectionEnded, abort_all
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceServicer, add_RegistryServiceServicer_to_server
 from kakeya_worker.joining.registration import Registration
@@ -43,6 +43,7 @@ class Router(RegistryServiceServicer):
         refusal: what it answers instead of a greeting.
         says: its messages from then on; an error ends the tunnel.
         lines: the first lines that came to its tunnel port.
+        is_taking: a connection has come there.
     """
 
     def __init__(self, name: str) -> None:
@@ -53,6 +54,7 @@ class Router(RegistryServiceServicer):
         self.greets = True
         self.says: asyncio.Queue[pb.TunnelResponse | KakeyaError | None] = asyncio.Queue()
         self.lines: asyncio.Queue[tuple[str, Connection]] = asyncio.Queue()
+        self.is_taking = asyncio.Event()
         self.address = ""
         self.port = ""
         self.tls = False
@@ -83,6 +85,7 @@ class Router(RegistryServiceServicer):
     def take(self, connection: Connection) -> None:
         """At its tunnel port."""
         self.taking = asyncio.create_task(self._read(connection))
+        self.is_taking.set()
 
     async def _read(self, connection: Connection) -> None:
         if self.context is not None:
@@ -344,3 +347,17 @@ async def test_a_port_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
                     pass
             assert request.failed.dial == b"\1"
             assert "127.0.0.1:9" in request.failed.why
+
+
+async def test_a_server_that_is_not_there_leaves_no_connection_to_the_port(tmp_path: Path) -> None:
+    async with _router("a:1") as a:
+        registered = Registered([a.address])
+        async with _running(registered, tmp_path / "nothing"):
+            await registered.are("a:1")
+            a.says.put_nowait(pb.TunnelResponse(dial=pb.TunnelResponse.Dial(dial=b"\1")))
+            async with asyncio.timeout(SECONDS):
+                while not (await a.said.get()).HasField("failed"):
+                    pass
+                await a.is_taking.wait()
+                with pytest.raises(ConnectionEnded):
+                    await a.taking

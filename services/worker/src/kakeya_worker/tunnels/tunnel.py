@@ -141,7 +141,11 @@ class Tunnel:
         _, outer = await loop.create_connection(
             self._connection, address.host, address.port, ssl=context, server_hostname=name
         )
-        _, inner = await loop.create_unix_connection(self._connection, str(self._server))
+        try:
+            _, inner = await loop.create_unix_connection(self._connection, str(self._server))
+        except BaseException:  # else the router would wait for its first line
+            outer.abort()
+            raise
         return inner, outer
 
     def _connection(self) -> Connection:
