@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+import uvloop
 from opentelemetry import propagate
 from opentelemetry.sdk.trace import TracerProvider
 
@@ -138,6 +139,7 @@ def _logging_restored() -> Iterator[None]:
 @pytest.mark.usefixtures("_logging_restored")
 def test_the_same_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     async def program(stop: asyncio.Event) -> None:
+        assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
         with TracerProvider().get_tracer("t").start_as_current_span("s"):
             structlog.get_logger().info("ours")
         structlog.get_logger().info("outside")
