@@ -1,5 +1,6 @@
 """What is demanded of an answer, and of the events of a stream."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,10 @@ _SAYS = {"/api/chat": "messages", "/api/generate": "prompt"}
 DEFAULT_TOKENS = 4
 """Of a chat's answer, where a request says nothing of it: what the shim is told."""
 _DEFAULT_COMPLETION_TOKENS = 16
+WINDOW = 1_000
+"""Tokens that a session keeps beside its sink. There is room for what is drawn as system messages, but for a few."""
+_TEMPLATE_TOKENS = 400
+"""At most, of what kakeya-nano's template writes itself: a sentence of the tools, and marks of each message."""
 
 
 class AnswerChecks:
@@ -92,18 +97,33 @@ class AnswerChecks:
 
 
 def _may_be_refused(body: Any, error: dict[str, Any] | str) -> list[str]:
-    """Fields of which the document does not say all: forms, the schemas of tools, and how long a list of tools is."""
-    if not isinstance(body, dict) or not body.get("tools"):
-        return _forms(body)
-    if isinstance(error, str):
-        is_too_long = "tokens" in error
-    else:
-        is_too_long = error.get("code") == "context_length_exceeded" or error["message"].startswith(_TOO_LONG)
+    """Fields of which the document does not say all: forms, the schemas of tools, and how long a text may be."""
+    if not isinstance(body, dict):
+        return []
     return [
         *_forms(body),
         *(["tools"] if _holds_calls(body) else []),
-        *(["messages", _TOO_LONG] if is_too_long else []),
+        *(["messages", "prompt", _TOO_LONG] if _says_too_long(error) and may_not_fit(body) else []),
     ]
+
+
+def _says_too_long(error: dict[str, Any] | str) -> bool:
+    if isinstance(error, str):
+        return "tokens" in error
+    return error.get("code") == "context_length_exceeded" or str(error["message"]).startswith(_TOO_LONG)
+
+
+def may_not_fit(body: dict[str, Any]) -> bool:
+    """Whether what a session must keep may be more than it has room for: its head, and all of it where nothing may be
+    forgotten. A letter as it is written in JSON is a token at most.
+    """
+    own = (body.get("kakeya") or {}).get("on_overflow")
+    if own == "refuse" or (own is None and False in (body.get("truncate"), body.get("shift"))):
+        kept: Any = body
+    else:
+        system = [turn for turn in body.get("messages") or () if turn.get("role") in ("system", "developer")]
+        kept = [body.get("tools"), body.get("system"), system]
+    return len(json.dumps(kept)) + _TEMPLATE_TOKENS >= WINDOW
 
 
 def _holds_calls(body: dict[str, Any]) -> bool:

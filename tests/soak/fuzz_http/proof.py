@@ -14,6 +14,7 @@ from tests.integration.processes import Runtime
 from tests.soak.fuzz_http.answer_checks import (
     DEFAULT_TOKENS,
     POSITIVE,
+    WINDOW,
     AnswerChecks,
     described,
     mode_of,
@@ -29,8 +30,6 @@ _SHIM_FLAGS = (
     *(f"--default-max-tokens={DEFAULT_TOKENS}", f"--max-choices={MAX_CHOICES}"),
     *("--session-ttl-seconds=5", "--session-close-after-seconds=3"),
 )
-# Room for what is drawn as system messages: those are pinned, and longer ones than a lane holds are refused.
-_WINDOW = 1_000
 _CALL_SECONDS = 60.0
 _MAX_EVENTS = 100_000  # streams are read to their end, and not to the 100th event
 _LEFTOVER_SECONDS = 10.0
@@ -52,7 +51,7 @@ class FuzzHttp(SeededProof):
 
     def prove(self, directory: Path, progress: Progress) -> Report:
         """It asks for no keys."""
-        with open_http(directory, *_SHIM_FLAGS, lanes=2 * MAX_CHOICES, window=_WINDOW) as made:
+        with open_http(directory, *_SHIM_FLAGS, lanes=2 * MAX_CHOICES, window=WINDOW) as made:
             return FuzzHttpRun(made, progress).run(self.cases, self.seed)
 
 
