@@ -98,8 +98,7 @@ endif
 sdk-parity: install $(TS)/node_modules/.installed ## generate docs/sdk-parity.md: what the two SDKs have, side by side
 	$(BIN)/python scripts/sdk_parity.py docs/sdk-parity.md
 
-test-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK against a runtime of real processes, with line coverage; its package, installed elsewhere (a minute; TS_FLAGS='--project contract')
-	cd $(TS) && npm run --silent build && npm run --silent package
+test-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK against a runtime of real processes, with line coverage; its package, installed elsewhere (TS_FLAGS='--project contract')
 	cd $(TS) && npm run --silent test -- --coverage $(TS_FLAGS)
 
 proto: install $(TS)/node_modules/.installed ## generate the Python stubs and the TypeScript messages from proto/

@@ -1,9 +1,9 @@
-"""A runtime of real processes for the tests of the TypeScript SDK, which start it and end it.
+"""Runtimes of real processes for the tests of the TypeScript SDK, which start them and end them.
 
-    python -m tests.typescript.stack [--secured]
+    python -m tests.typescript.stack SOCKET plain secured
 
-It says in a line of JSON where it is. Then it does what lines of JSON on its standard input ask for, each answered by a
-line, until that ends: `{"do": "kill_worker", "of": SESSION_ID}`.
+Tests connect to SOCKET, as many as want to, and write lines of JSON, each of which is answered by a line:
+`{"of": "plain", "do": "where"}`. All end with the standard input.
 """
 
 import argparse
@@ -12,8 +12,11 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
+from threading import Lock, Thread
 from typing import Any
 
 import grpc
@@ -25,11 +28,11 @@ from tests.random_checkpoint import save_random_checkpoint
 from tests.typescript.conversation import converse
 
 FLAGS = ("--heartbeat-interval-seconds=0.3", "--reap-interval-seconds=0.2", "--recovery-seconds=0.1")
-NUM_WORKERS = 2
+NUM_WORKERS = {"plain": 2, "secured": 1}
 
 
 class Stack:
-    """What tests ask of it.
+    """What tests ask of one.
 
     Attributes:
         said: where it is: addresses, and of a secured one its files and the administrator's key.
@@ -39,9 +42,8 @@ class Stack:
         self._made = made
         self.said = said | {"addresses": [router.address for router in made.routers], "model": made.model.name}
 
-    def answer(self, asked: dict[str, Any]) -> Any:
-        do = asked.pop("do")
-        return getattr(self, do)(**asked)
+    def where(self) -> dict[str, Any]:
+        return self.said
 
     def start_router(self) -> str:
         """A further one; returns its address."""
@@ -52,17 +54,17 @@ class Stack:
         router.kill()
         self._made.routers.remove(router)
 
-    def kill_worker(self, of: str) -> str:
+    def kill_worker(self, session: str) -> str:
         """That of a session; returns its id. Another one takes its place."""
-        worker = self._worker(of)
+        worker = self._worker(session)
         worker.kill()
         self._made.workers.remove(worker)
-        self._made.start_worker()
+        self._made.start_worker(lanes=32)
         return worker.worker_id
 
     def wait_for_workers(self) -> None:
         """All that there are have joined."""
-        self._made.wait_for_workers(NUM_WORKERS)
+        self._made.wait_for_workers(NUM_WORKERS["plain"])
 
     def converse(self, script: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The same conversation by the Python SDK: what each step came to."""
@@ -75,9 +77,9 @@ class Stack:
 
 
 @contextmanager
-def stack(directory: Path, *, secured: bool) -> Iterator[Stack]:
+def stack(model: Path, directory: Path, *, secured: bool) -> Iterator[Stack]:
     """Two routers and two workers with one snapshot store; one of each over TLS and with keys."""
-    model = save_random_checkpoint(directory / "demo")
+    directory.mkdir()
     environment = PATIENT | {"KAKEYA_WORKER_SNAPSHOTS": str(directory / "snapshots")}
     credentials: grpc.ChannelCredentials | None = None
     said: dict[str, Any] = {}
@@ -97,26 +99,61 @@ def stack(directory: Path, *, secured: bool) -> Iterator[Stack]:
             "KAKEYA_ROUTER_WORKER_CA": str(authority.path),
         }
         said |= {"files": files, "admin_key": environment[ADMIN_KEY_VARIABLE]}
-    Runtime.forks = True
     with runtime(
         model, directory, num_workers=0, router_flags=FLAGS, environment=environment, credentials=credentials
     ) as made:
+        num_workers = NUM_WORKERS["secured" if secured else "plain"]
         if not secured:
             made.start_router(*FLAGS)
-        for _ in range(1 if secured else NUM_WORKERS):
+        for _ in range(num_workers):
             made.start_worker(lanes=32)
-        made.wait_for_workers(1 if secured else NUM_WORKERS)
+        made.wait_for_workers(num_workers)
         yield Stack(made, said)
+
+
+class Stacks(ThreadingUnixStreamServer):
+    """Serves those who ask; runtimes that are there, and those that are just beginning."""
+
+    daemon_threads = True
+
+    def __init__(self, socket: str, begun: dict[str, Future[Stack]]) -> None:
+        super().__init__(socket, _Asking)
+        self._begun = begun
+        self._locks = {name: Lock() for name in begun}
+
+    def answer(self, of: str, do: str, **given: Any) -> Any:
+        with self._locks[of]:
+            return getattr(self._begun[of].result(), do)(**given)
+
+
+class _Asking(StreamRequestHandler):
+    """One that asks."""
+
+    server: Stacks
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            answer = {"answer": self.server.answer(**json.loads(line))}
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--secured", action="store_true", help="TLS on both hops, and keys")
+    parser.add_argument("socket", help="where to listen: a path")
+    parser.add_argument("stacks", nargs="+", choices=NUM_WORKERS, help="which runtimes there are to be")
     flags = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory, stack(Path(directory), secured=flags.secured) as made:
-        print(json.dumps(made.said), flush=True)
-        for line in sys.stdin:
-            print(json.dumps({"answer": made.answer(json.loads(line))}), flush=True)
+    Runtime.forks = True
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as ending, ThreadPoolExecutor() as beginning:
+        model = save_random_checkpoint(Path(directory) / "demo")
+
+        def begin(name: str) -> Stack:
+            return ending.enter_context(stack(model, Path(directory) / name, secured=name == "secured"))
+
+        begun = {name: beginning.submit(begin, name) for name in flags.stacks}
+        with Stacks(flags.socket, begun) as stacks:
+            Thread(target=stacks.serve_forever, daemon=True).start()
+            sys.stdin.read()
+            stacks.shutdown()
 
 
 if __name__ == "__main__":

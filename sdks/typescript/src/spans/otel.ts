@@ -4,6 +4,7 @@ import type { Message } from "@bufbuild/protobuf";
 import { status as codes } from "@grpc/grpc-js";
 import {
   context,
+  isSpanContextValid,
   propagation,
   SpanKind,
   SpanStatusCode,
@@ -47,7 +48,8 @@ class OtelSpan implements Span {
   }
 
   get traceId(): string {
-    return this.#span.spanContext().traceId;
+    const spanContext = this.#span.spanContext();
+    return isSpanContextValid(spanContext) ? spanContext.traceId : ""; // nobody records: all zeros name no trace
   }
 
   describe(message: Message): void {

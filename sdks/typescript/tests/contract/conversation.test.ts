@@ -18,7 +18,7 @@ async function closing<T>(work: (session: Session) => Promise<T>): Promise<T> {
   return await work(session);
 }
 
-describe("a session", () => {
+describe.concurrent("a session", () => {
   test("the example of the issue", async () => {
     const session = await client.createSession();
     await session.append(range(5));
@@ -37,10 +37,10 @@ describe("a session", () => {
 
   test("says how it was opened, and lists say it too", () =>
     closing(async (session) => {
-      expect(session).toMatchObject({ model: stack.said.model, sink: 4, window: 64, exact: true, vocabSize: 1024 });
+      expect(session).toMatchObject({ model: stack.where.model, sink: 4, window: 64, exact: true, vocabSize: 1024 });
       expect(session.historyLength).toBe(0);
       const [model] = await client.listModels();
-      expect(model).toMatchObject({ name: stack.said.model, isDefault: true, sink: 4, window: 64 });
+      expect(model).toMatchObject({ name: stack.where.model, isDefault: true, sink: 4, window: 64 });
       expect(model?.numLaneTokens).toBe(68);
       expect(model?.features).toContain("turn-search");
       const listed = [];
@@ -145,7 +145,7 @@ describe("a session", () => {
     }));
 });
 
-describe("a turn of a client", () => {
+describe.concurrent("a turn of a client", () => {
   test("opens its session, answers and closes it", async () => {
     const generation = client.turn([1, 2, 3], { maxTokens: 4, seed: 7, temperature: 1, label: "one" });
     expect(generation.session).toBeNull();
@@ -182,7 +182,7 @@ describe("a turn of a client", () => {
   });
 });
 
-describe("choosing tokens", () => {
+describe.concurrent("choosing tokens", () => {
   test("every option reaches the runtime", () =>
     closing(async (session) => {
       const generation = session.turn([1, 2, 3], {
@@ -241,7 +241,7 @@ describe("choosing tokens", () => {
     }));
 });
 
-test("fifty sessions at once have each their own tokens", async () => {
+test.concurrent("fifty sessions at once have each their own tokens", async () => {
   await using alone = await client.createSession();
   const expected = await alone.turn(range(30, 5), { maxTokens: 20, seed: 5, temperature: 1 }).all();
   const answers = await Promise.all(
@@ -258,7 +258,7 @@ test("fifty sessions at once have each their own tokens", async () => {
   });
 });
 
-test("what runs can be watched", async () => {
+test.concurrent("what runs can be watched", async () => {
   await using session = await client.createSession({ label: "watched" });
   const { WatchedRuntime } = await import("../../src/index.js");
   const runtime = new WatchedRuntime();
@@ -273,7 +273,7 @@ test("what runs can be watched", async () => {
   await eventually(() => lanes.some((holder) => holder?.sessionId === session.id), "its lane is shown");
 });
 
-test("a client without a runtime says so", async () => {
+test.concurrent("a client without a runtime says so", async () => {
   await using nowhere = new Client("127.0.0.1:1", { maxAttempts: 2 });
   const error = await thrown(KakeyaError, () => nowhere.listModels());
   expect([error.name, error.status]).toEqual(["ConnectionFailed", "UNAVAILABLE"]);

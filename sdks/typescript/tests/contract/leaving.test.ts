@@ -13,7 +13,7 @@ afterAll(() => client.close());
 
 const pause = (seconds: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
-describe("leaving a loop stops the worker", () => {
+describe.concurrent("leaving a loop stops the worker", () => {
   test.each(["break", "return", "throw"])("by %s", async (how) => {
     await using session = await client.createSession();
     await session.append([1, 2, 3]);
@@ -72,7 +72,7 @@ describe("leaving a loop stops the worker", () => {
   });
 });
 
-describe("a signal", () => {
+describe.concurrent("a signal", () => {
   test("ends a loop with an AbortError that has the tokens", async () => {
     await using session = await client.createSession();
     const controller = new AbortController();
@@ -137,7 +137,7 @@ describe("a signal", () => {
   });
 });
 
-describe("deadlines", () => {
+describe.concurrent("deadlines", () => {
   test("end a generation, and what was committed stays", async () => {
     await using session = await client.createSession();
     await session.append([1, 2, 3]);
@@ -152,7 +152,7 @@ describe("deadlines", () => {
   });
 });
 
-test("a second operation is refused, and close wins over a running one", async () => {
+test.concurrent("a second operation is refused, and close wins over a running one", async () => {
   const session = await client.createSession();
   await session.append([1, 2, 3]);
   const generation = session.generate(ENDLESS);
@@ -163,7 +163,7 @@ test("a second operation is refused, and close wins over a running one", async (
   expect(await closed).toBeGreaterThan(3);
 });
 
-test("who does not read has its row pause", async () => {
+test.concurrent("who does not read has its row pause", async () => {
   await using session = await client.createSession();
   await session.append([1, 2, 3]);
   await using generation = session.generate(ENDLESS);
@@ -180,7 +180,7 @@ test("who does not read has its row pause", async () => {
   expect(next).toBeTypeOf("number");
 });
 
-test("a client that is closed has no calls, and ends those that run", async () => {
+test.concurrent("a client that is closed has no calls, and ends those that run", async () => {
   const other = new Client((await plainStack()).address);
   const session = await other.createSession();
   await session.append([1]);

@@ -38,7 +38,7 @@ test("a stream whose worker is killed goes on with the same tokens", async () =>
   const expected = await converse(undisturbed);
   expect(new Set(expected).size).toBeGreaterThan(50);
   await using session = await client.createSession();
-  expect(await converse(session, () => stack.do("kill_worker", { of: session.id }))).toEqual(expected);
+  expect(await converse(session, () => stack.do("kill_worker", { session: session.id }))).toEqual(expected);
   expect((await session.info()).epoch).toBeGreaterThan(1);
   await stack.do("wait_for_workers");
 });

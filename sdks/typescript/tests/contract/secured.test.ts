@@ -24,8 +24,8 @@ let operator: Client;
 beforeAll(async () => {
   stack = await securedStack();
   operator = new Client(stack.address, {
-    credentials: tlsCredentials(stack.said.files),
-    apiKey: stack.said.admin_key,
+    credentials: tlsCredentials(stack.where.files),
+    apiKey: stack.where.admin_key,
   });
 });
 afterAll(() => operator.close());
@@ -36,16 +36,16 @@ test("a conversation over mTLS with a key from a file, or as the variables say",
   const file = join(await mkdtemp(join(tmpdir(), "kakeya-")), "key");
   writeFileSync(file, `${secret}\n`);
   await using client = new Client(stack.address, {
-    credentials: tlsCredentials(stack.said.files),
+    credentials: tlsCredentials(stack.where.files),
     apiKeyFile: file,
   });
   await using session = await client.createSession({ label: "secured" });
   expect(await session.turn([1, 2, 3], { maxTokens: 3 }).all()).toHaveLength(3);
   vi.stubEnv("KAKEYA_ADDRESS", stack.address);
   vi.stubEnv("KAKEYA_API_KEY", secret);
-  vi.stubEnv("KAKEYA_TLS_CA", stack.said.files.ca);
-  vi.stubEnv("KAKEYA_TLS_CERT", stack.said.files.cert);
-  vi.stubEnv("KAKEYA_TLS_KEY", stack.said.files.key);
+  vi.stubEnv("KAKEYA_TLS_CA", stack.where.files.ca);
+  vi.stubEnv("KAKEYA_TLS_CERT", stack.where.files.cert);
+  vi.stubEnv("KAKEYA_TLS_KEY", stack.where.files.key);
   try {
     await using other = Client.fromEnvironment();
     expect((await other.session(session.id).info()).historyLength).toBe(6);
@@ -58,13 +58,13 @@ test("a conversation over mTLS with a key from a file, or as the variables say",
 });
 
 test("without a good key, or a certificate, nobody gets in", async () => {
-  await using client = new Client(stack.address, { credentials: tlsCredentials(stack.said.files) });
+  await using client = new Client(stack.address, { credentials: tlsCredentials(stack.where.files) });
   await thrown(Unauthenticated, () => client.listModels());
   await thrown(Unauthenticated, () => client.withApiKey("kakeya_key_000000000000_none").listModels());
   const { secret } = await operator.admin.createKey("acme");
   await thrown(PermissionDenied, () => client.withApiKey(secret).admin.listKeys());
   await using stranger = new Client(stack.address, {
-    credentials: tlsCredentials({ ca: stack.said.files.ca }),
+    credentials: tlsCredentials({ ca: stack.where.files.ca }),
     maxAttempts: 1,
   });
   await thrown(ConnectionFailed, () => stranger.listModels());

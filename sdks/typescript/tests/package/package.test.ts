@@ -53,6 +53,12 @@ beforeAll(async () => {
   });
 });
 
+test("its types resolve wherever it is imported or required", async () => {
+  await promisify(execFile)("npm", ["run", "package"], { cwd: PACKAGE }).catch((error: unknown) => {
+    throw new Error((error as { stdout: string }).stdout);
+  });
+});
+
 test.each(examples.map((code, number) => [number, code] as const))("README's example %i runs", async (number, code) => {
   if (code.includes("runtime.example.com")) {
     expect(number).toBe(examples.length - 1); // of a place that is not: it compiles

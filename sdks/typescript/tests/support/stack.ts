@@ -1,16 +1,13 @@
-/** A runtime of real processes, which ends with the process that asked for it. */
+/** The runtimes of real processes that all files of a project share: tests/typescript/stack.py has them. */
 
-import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 
-import { expect } from "vitest";
-
-const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
-const PYTHON = process.env.KAKEYA_TEST_PYTHON ?? `${ROOT}.venv/bin/python`;
+import { expect, inject } from "vitest";
 
 /** Where a runtime is. */
-export interface Said {
+export interface Where {
   readonly addresses: readonly string[];
   readonly model: string;
   /** Of a secured one: files in PEM. */
@@ -24,38 +21,27 @@ export class Stack {
   #queue: Promise<unknown> = Promise.resolve();
 
   private constructor(
-    readonly said: Said,
+    readonly where: Where,
     private readonly ask: (asked: object) => Promise<unknown>,
   ) {}
 
-  static async start(...flags: string[]): Promise<Stack> {
-    const helper = spawn(PYTHON, ["-m", "tests.typescript.stack", ...flags], {
-      cwd: ROOT,
-      stdio: ["pipe", "pipe", "inherit"],
-      env: { ...process.env, PYTHONDONTWRITEBYTECODE: "" },
-    });
-    const lines = createInterface({ input: helper.stdout })[Symbol.asyncIterator]();
-    const line = async (): Promise<Record<string, unknown>> => {
+  static async of(name: "plain" | "secured"): Promise<Stack> {
+    const socket = await connected(inject("stacks"));
+    socket.unref(); // the tests' end is its end
+    const lines = createInterface({ input: socket })[Symbol.asyncIterator]();
+    const ask = async (asked: object): Promise<unknown> => {
+      socket.write(`${JSON.stringify({ of: name, ...asked })}\n`);
       const next = (await lines.next()) as IteratorResult<string, undefined>;
       if (next.value === undefined) {
-        throw new Error("the runtime of the tests has ended; see above");
+        throw new Error("the runtimes of the tests have ended; see above");
       }
-      return JSON.parse(next.value) as Record<string, unknown>;
+      return (JSON.parse(next.value) as { answer: unknown }).answer;
     };
-    const said = (await line()) as unknown as Said;
-    // The tests' end is its end: it sees its input close.
-    helper.unref();
-    for (const pipe of [helper.stdin, helper.stdout] as unknown as { unref?: () => void }[]) {
-      pipe.unref?.();
-    }
-    return new Stack(said, async (asked) => {
-      helper.stdin.write(`${JSON.stringify(asked)}\n`);
-      return (await line()).answer;
-    });
+    return new Stack((await ask({ do: "where" })) as Where, ask);
   }
 
   get address(): string {
-    return this.said.addresses[0] ?? "";
+    return this.where.addresses[0] ?? "";
   }
 
   /** Has it do something, one after the other. */
@@ -71,12 +57,25 @@ let securedOne: Promise<Stack> | undefined;
 
 /** The one that most tests share. */
 export function plainStack(): Promise<Stack> {
-  return (plainOne ??= Stack.start());
+  return (plainOne ??= Stack.of("plain"));
 }
 
 /** Over mTLS, with keys. */
 export function securedStack(): Promise<Stack> {
-  return (securedOne ??= Stack.start("--secured"));
+  return (securedOne ??= Stack.of("secured"));
+}
+
+/** Once there is something that listens. */
+async function connected(path: string): Promise<Socket> {
+  let socket: Socket | undefined;
+  await eventually(async () => {
+    const trying = connect(path);
+    return await once(trying, "connect").then(
+      () => ((socket = trying), true),
+      () => false,
+    );
+  }, "the runtimes of the tests begin");
+  return socket as unknown as Socket;
 }
 
 /** Fails unless it throws an error of this class, which it returns. */

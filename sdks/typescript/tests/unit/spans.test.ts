@@ -6,7 +6,7 @@ import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import * as wire from "../../src/_generated/kakeya/v1/runtime_pb.js";
-import { Client, InvalidField, MissingExtra } from "../../src/index.js";
+import { Client, ConnectionFailed, InvalidField, MissingExtra } from "../../src/index.js";
 import { done, Refusal, Scripted, token } from "../support/scripted.js";
 import { thrown } from "../support/stack.js";
 
@@ -96,6 +96,12 @@ test("what ends without an error of the SDK's is cancelled, and no span ends twi
   span.end();
   expect(exporter.getFinishedSpans()).toHaveLength(1);
   expect(exporter.getFinishedSpans()[0]?.attributes["rpc.grpc.status_code"]).toBe(1);
+});
+
+test("where nobody records, an error names no trace", async () => {
+  trace.disable();
+  await using client = new Client("127.0.0.1:1", { tracing: true, maxAttempts: 1 });
+  expect((await thrown(ConnectionFailed, () => client.listModels())).traceId).toBe("");
 });
 
 test("without OpenTelemetry, or where it is not wanted, there are none", async () => {
