@@ -187,6 +187,9 @@ export class StreamCall<T> {
     readonly span: Span,
   ) {
     this.#stream = stream;
+    stream.whenOver((error) => {
+      span.end(error);
+    });
   }
 
   /** Names the operation; "" before the first response, and where the runtime has not said it. */
@@ -199,17 +202,8 @@ export class StreamCall<T> {
    *
    * @throws KakeyaError; DeadlineExceeded where it does not come within so many seconds.
    */
-  async read(withinSeconds?: number): Promise<T | undefined> {
-    try {
-      const response = await this.#stream.read(withinSeconds);
-      if (response === undefined) {
-        this.span.end();
-      }
-      return response;
-    } catch (error) {
-      this.span.end(error);
-      throw error;
-    }
+  read(withinSeconds?: number): Promise<T | undefined> {
+    return this.#stream.read(withinSeconds);
   }
 
   /** Tells the server to stop; nothing happens if the stream is at its end. */

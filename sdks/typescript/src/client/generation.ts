@@ -40,6 +40,7 @@ export class Generation implements AsyncIterable<number, void>, AsyncDisposable 
   readonly #options: CallOptions;
   readonly #hasDetails: boolean;
   #beginning: Promise<void> | undefined;
+  #hasBegun = false;
   #failure: KakeyaError | undefined;
   #unlisten = (): void => undefined;
 
@@ -111,14 +112,8 @@ export class Generation implements AsyncIterable<number, void>, AsyncDisposable 
     if (this.#failure !== undefined) {
       throw this.#failure;
     }
-    await (this.#beginning ??= this.#failing(async () => {
-      const deadline = this.#calls.operationDeadline(this.#options);
-      deadline.throwIfAborted();
-      this.#unlisten = onAbort(deadline.signal, (error) => {
-        this.#stop(error);
-      });
-      await this.#operation.begin(deadline);
-    }));
+    await (this.#beginning ??= this.#begin());
+    this.#hasBegun = true;
   }
 
   /**
@@ -140,8 +135,10 @@ export class Generation implements AsyncIterable<number, void>, AsyncDisposable 
    * @throws KakeyaError; Cancelled where the generation was left before, AbortError where its `signal` ended it.
    */
   async nextToken(): Promise<number | null> {
-    await this.begin();
-    return this.#failing(async () => {
+    if (!this.#hasBegun || this.#failure !== undefined) {
+      await this.begin();
+    }
+    try {
       for (;;) {
         const response = await this.#operation.next();
         if (response === undefined) {
@@ -162,7 +159,9 @@ export class Generation implements AsyncIterable<number, void>, AsyncDisposable 
           await this.#operation.finish(payload.value);
         }
       }
-    });
+    } catch (error) {
+      throw this.#failed(error);
+    }
   }
 
   /** Stops the operation within one step; nothing happens if it is over. Who waits for a token gets Cancelled. */
@@ -177,15 +176,24 @@ export class Generation implements AsyncIterable<number, void>, AsyncDisposable 
     }
   }
 
-  /** What is thrown within ends the generation; of several cancellations the first is told. */
-  async #failing<T>(work: () => Promise<T>): Promise<T> {
+  async #begin(): Promise<void> {
     try {
-      return await work();
+      const deadline = this.#calls.operationDeadline(this.#options);
+      deadline.throwIfAborted();
+      this.#unlisten = onAbort(deadline.signal, (error) => {
+        this.#stop(error);
+      });
+      await this.#operation.begin(deadline);
     } catch (error) {
-      this.#fail(error);
-      this.#operation.giveUp();
-      throw error instanceof Cancelled ? this.#failure : error;
+      throw this.#failed(error);
     }
+  }
+
+  /** What is thrown ends the generation; of several cancellations the first is told. */
+  #failed(error: unknown): unknown {
+    this.#fail(error);
+    this.#operation.giveUp();
+    return error instanceof Cancelled ? this.#failure : error;
   }
 
   #fail(error: unknown): void {

@@ -83,7 +83,12 @@ export class Operation {
     if (this.#call === undefined) {
       return undefined;
     }
-    const response = await this.#take(this.#call).catch((error: unknown) => this.#goOn(error));
+    let response;
+    try {
+      response = await this.#take(this.#call);
+    } catch (error) {
+      response = await this.#goOn(error);
+    }
     if (response.payload.case === "tokenId") {
       this.tokenIds.push(response.payload.value);
     }
@@ -234,16 +239,16 @@ export class Operation {
   }
 
   async #take(call: Call): Promise<wire.GenerateResponse> {
-    while (this.#first === undefined) {
-      const response = await call.read();
-      if (response === undefined) {
+    let response = this.#first;
+    this.#first = undefined;
+    while (response === undefined) {
+      const said = await call.read();
+      if (said === undefined) {
         throw new RpcFailed("the stream ended without a result", { status: "INTERNAL" });
       }
-      this.#first = this.#heard(response, call);
+      response = this.#heard(said, call);
     }
-    const first = this.#first;
-    this.#first = undefined;
-    return first;
+    return response;
   }
 
   #throwIfStopped(): void {

@@ -4,6 +4,9 @@ import type { ClientReadableStream, ServiceError } from "@grpc/grpc-js";
 
 import { Cancelled, DeadlineExceeded, type KakeyaError } from "../errors.js";
 
+/** Responses that are kept for who reads; then the call is paused, and Node and the runtime keep what theirs to keep is. */
+const MAX_UNREAD = 16;
+
 interface Reader<T> {
   readonly resolve: (message: T | undefined) => void;
   readonly reject: (error: unknown) => void;
@@ -12,25 +15,25 @@ interface Reader<T> {
 export class Stream<T> {
   readonly #call: ClientReadableStream<T>;
   readonly #translated: (error: ServiceError) => KakeyaError;
+  readonly #unread: T[] = [];
   #reader: Reader<T> | undefined;
   #failure: KakeyaError | undefined;
-  #hasEnded = false;
+  #isOver = false;
   #opId = "";
+  #onOver: (error?: KakeyaError) => void = () => undefined;
 
   constructor(call: ClientReadableStream<T>, translated: (error: ServiceError) => KakeyaError) {
     this.#call = call;
     this.#translated = translated;
     call.on("metadata", (metadata) => (this.#opId = String(metadata.get("kakeya-op-id")[0] ?? "")));
-    call.on("readable", () => {
-      this.#serve();
-    });
-    call.on("end", () => {
-      this.#hasEnded = true;
-      this.#serve();
+    call.on("data", (message: T) => {
+      this.#take(message);
     });
     call.on("error", (error: ServiceError) => {
-      this.#failure ??= this.#translated(error);
-      this.#serve();
+      this.#failure ??= this.#translated(error); // told at the end: what has arrived comes first
+    });
+    call.on("end", () => {
+      this.#end();
     });
   }
 
@@ -39,51 +42,77 @@ export class Stream<T> {
     return this.#opId;
   }
 
+  /** Has `act` called, once, when who reads learns that it is over, or it is cancelled. */
+  whenOver(act: (error?: KakeyaError) => void): void {
+    this.#onOver = act;
+  }
+
   /**
    * The next response, undefined at the end. One at a time.
    *
    * @throws KakeyaError; DeadlineExceeded where it does not come within so many seconds.
    */
   read(withinSeconds = Infinity): Promise<T | undefined> {
-    const answer = new Promise<T | undefined>((resolve, reject) => (this.#reader = { resolve, reject }));
-    this.#serve();
-    if (this.#reader === undefined || withinSeconds === Infinity) {
-      return answer;
+    const message = this.#unread.shift();
+    if (message !== undefined) {
+      return Promise.resolve(message);
     }
-    const timer = setTimeout(() => {
-      this.cancel(new DeadlineExceeded(`no answer within ${withinSeconds} s`));
-    }, withinSeconds * 1000);
-    return answer.finally(() => {
-      clearTimeout(timer);
-    });
+    const answer = new Promise<T | undefined>((resolve, reject) => (this.#reader = { resolve, reject }));
+    if (this.#isOver) {
+      this.#tell();
+    } else if (this.#call.isPaused()) {
+      this.#call.resume();
+    }
+    return withinSeconds === Infinity ? answer : this.#within(withinSeconds, answer);
   }
 
   /** Tells the server to stop, and throws `error` to who reads; nothing happens if the call is over. */
   cancel(error: KakeyaError = new Cancelled("the call was cancelled from this side")): void {
-    if (!this.#hasEnded) {
+    if (!this.#isOver) {
       this.#failure ??= error;
       this.#call.cancel();
-      this.#serve();
+      this.#end();
     }
   }
 
-  /** Answers who reads, if there is an answer. What has arrived comes before what went wrong after it. */
-  #serve(): void {
+  #take(message: T): void {
+    const reader = this.#reader;
+    if (reader !== undefined) {
+      this.#reader = undefined;
+      reader.resolve(message);
+    } else if (this.#unread.push(message) === MAX_UNREAD) {
+      this.#call.pause();
+    }
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    this.#tell();
+  }
+
+  /** To who reads, if somebody does. */
+  #tell(): void {
     const reader = this.#reader;
     if (reader === undefined) {
       return;
     }
-    const message = this.#call.read() as T | null;
-    if (message === null && this.#failure === undefined && !this.#hasEnded) {
-      return;
-    }
     this.#reader = undefined;
-    if (message !== null) {
-      reader.resolve(message);
-    } else if (this.#failure !== undefined) {
-      reader.reject(this.#failure);
-    } else {
+    if (this.#failure === undefined) {
       reader.resolve(undefined);
+    } else {
+      reader.reject(this.#failure);
+    }
+    this.#onOver(this.#failure);
+  }
+
+  async #within(seconds: number, answer: Promise<T | undefined>): Promise<T | undefined> {
+    const timer = setTimeout(() => {
+      this.cancel(new DeadlineExceeded(`no answer within ${seconds} s`));
+    }, seconds * 1000);
+    try {
+      return await answer;
+    } finally {
+      clearTimeout(timer);
     }
   }
 }

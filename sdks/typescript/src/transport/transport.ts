@@ -15,6 +15,7 @@ import { Cancelled, ConnectionFailed, Draining, type KakeyaError } from "../erro
 import { onAbort, type Deadline } from "./deadline.js";
 import { isHere } from "./proxy.js";
 import { translate } from "./rpc-errors.js";
+import { QUICK } from "./quick.js";
 import { Stream } from "./stream.js";
 
 const OPTIONS: ChannelOptions = {
@@ -195,7 +196,9 @@ function serializer<I extends DescMessage>(schema: I): (message: MessageShape<I>
 }
 
 function deserializer<O extends DescMessage>(schema: O): (bytes: Buffer) => MessageShape<O> {
-  return (bytes) => fromBinary(schema, bytes);
+  const quick = QUICK.get(schema) as ((bytes: Uint8Array) => MessageShape<O> | undefined) | undefined;
+  const any = (bytes: Buffer): MessageShape<O> => fromBinary(schema, bytes);
+  return quick === undefined ? any : (bytes) => quick(bytes) ?? any(bytes);
 }
 
 function metadataOf(headers: Readonly<Record<string, string>>): Metadata {

@@ -1,4 +1,4 @@
-import { create } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary, type MessageInitShape } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 
 import * as admin from "../../src/_generated/kakeya/admin/v1/admin_pb.js";
@@ -15,6 +15,7 @@ import {
 } from "../../src/results/sessions.js";
 import { appendResult, generateResult, sight, tokenDetail } from "../../src/results/turns.js";
 import { watchEvent } from "../../src/results/watched.js";
+import { QUICK } from "../../src/transport/quick.js";
 import { fill, tagList, tokenList } from "../../src/transport/fields.js";
 import { generateRequest } from "../../src/transport/requests.js";
 
@@ -83,6 +84,48 @@ test("a generation is told all that it is asked", () => {
   }
   expect(() => generateRequest("s", 5, { nonesuch: 1 } as never)).toThrow(TypeError);
   expect(() => generateRequest("s", 5, { opId: "o" } as never)).toThrow(TypeError);
+});
+
+test("a token alone is read without its schema, as the schema reads it", () => {
+  const [generate, turn] = [wire.GenerateResponseSchema, wire.TurnResponseSchema].map((schema) => QUICK.get(schema));
+  for (const value of [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 151_643, 2 ** 28, 2 ** 31, 2 ** 32 - 1]) {
+    const response = create(wire.GenerateResponseSchema, { payload: { case: "tokenId", value } });
+    const bytes = toBinary(wire.GenerateResponseSchema, response);
+    expect(generate?.(bytes)).toEqual({ ...fromBinary(wire.GenerateResponseSchema, bytes) });
+    const inTurn = toBinary(
+      wire.TurnResponseSchema,
+      create(wire.TurnResponseSchema, { event: { case: "generated", value: response } }),
+    );
+    expect(turn?.(inTurn)).toMatchObject({ event: { case: "generated", value: { payload: { value } } } });
+    for (let length = 0; length < inTurn.length; length += 1) {
+      expect(turn?.(inTurn.subarray(0, length))).toBeUndefined();
+    }
+  }
+});
+
+test("what is no token alone is left to the schema", () => {
+  const [generate, turn] = [wire.GenerateResponseSchema, wire.TurnResponseSchema].map((schema) => QUICK.get(schema));
+  const whole = (response: MessageInitShape<typeof wire.GenerateResponseSchema>): Uint8Array =>
+    toBinary(wire.GenerateResponseSchema, create(wire.GenerateResponseSchema, response));
+  const others = [
+    [],
+    [0x08],
+    [0x08, 0x80],
+    [0x08, 5, 0x08, 6], // the last of several counts
+    [0x08, 0xff, 0xff, 0xff, 0xff, 0x1f], // more than 32 bits
+    [0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00],
+    ...[
+      whole({ payload: { case: "tokenId", value: 5 }, detail: { logprob: -1 } }),
+      whole({ payload: { case: "done", value: {} } }),
+      whole({ payload: { case: "truncated", value: { droppedTokenCount: 5n } } }),
+    ],
+  ];
+  for (const bytes of others) {
+    expect(generate?.(Uint8Array.from(bytes))).toBeUndefined();
+    expect(turn?.(Uint8Array.from([0x1a, bytes.length, ...bytes]))).toBeUndefined();
+  }
+  expect(turn?.(Uint8Array.from([0x12, 2, 0x08, 5]))).toBeUndefined();
+  expect(turn?.(Uint8Array.from([0x1a, 2, 0x08, 5, 0x22, 0]))).toBeUndefined();
 });
 
 test("grammars of each kind", () => {
