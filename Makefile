@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
-        bench-admission bench-router bench-tunnel bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -269,6 +269,11 @@ bench-admission: install ## what keys, quotas and the queue cost a call (JSON=FI
 
 bench-router: install ## what a call costs the router, beside that of another commit, by processor time (BASE=COMMIT, PAIRS=12, JSON=FILE; 10 minutes)
 	@$(BIN)/python -m tests.benchmarks.calls.router_cost $(if $(BASE),--base '$(BASE)') $(if $(PAIRS),--pairs $(PAIRS)) \
+	  $(if $(JSON),--json '$(JSON)')
+
+bench-sdk-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK beside the Python SDK: processor time of a token, and how loops are left (PAIRS=4, LEAVINGS=100, JSON=FILE; 4 minutes)
+	cd $(TS) && npm run --silent build
+	@$(BIN)/python -m tests.benchmarks.calls.sdk_typescript $(if $(PAIRS),--pairs $(PAIRS)) $(if $(LEAVINGS),--leavings $(LEAVINGS)) \
 	  $(if $(JSON),--json '$(JSON)')
 
 bench-watched: install ## what metrics and traces cost: decode throughput, and the router's processor time a token (PAIRS=20, JSON=FILE; 15 minutes)

@@ -1,14 +1,15 @@
-"""Slices of the benches of calls (`make bench-router`, `bench-watched`, `bench-http` and `bench-request`), without what
-they say about time: other tests may run beside.
+"""Slices of the benches of calls (`make bench-router`, `bench-watched`, `bench-http`, `bench-request` and
+`bench-sdk-typescript`), without what they say about time: other tests may run beside.
 """
 
 import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kakeya_bench.rivals.command import CommandFailed
-from tests.benchmarks.calls import http_overhead, request_cost, router_cost, side_by_side, watched_cost
+from tests.benchmarks.calls import http_overhead, request_cost, router_cost, sdk_typescript, side_by_side, watched_cost
 from tests.benchmarks.calls.router_cost import CALLS, GROUP, SIDES, Pair, Side
 from tests.integration.otlp_receiver import otlp_receiver
 
@@ -44,6 +45,17 @@ def test_to_be_watched_is_judged_by_the_upper_end_of_the_median() -> None:
     assert of_router["us_a_token"]["unwatched"] == pytest.approx(1e6 * 0.01 / GROUP / router_cost.NUM_GENERATED)
     judged = watched_cost.verdicts({"decoding": found, "router": of_router})
     assert [verdict.outcome for verdict in judged] == ["passed", "failed"]
+
+
+def test_two_sdks_are_judged_by_the_ends_of_intervals() -> None:
+    found = {
+        "later streams": sdk_typescript.ratio({"python": [100.0, 200.0], "typescript": [50.0, 100.0]}),
+        "left by typescript": {"stop_ms": {"p95": 51.0}, "num_grown_later": 0},
+        "tokens_more": sdk_typescript.tokens_more({"python": [1, 2, 3], "typescript": [2, 3, 4]}),
+    }
+    assert found["later streams"]["ratio"] == pytest.approx(0.5)
+    assert found["tokens_more"] == {"mean": 1.0, "interval_95": [1.0, 1.0]}
+    assert [each.outcome for each in sdk_typescript.verdicts(found)] == ["passed", "failed", "passed", "failed"]
 
 
 def test_what_is_no_commit_is_said() -> None:
@@ -94,3 +106,16 @@ async def test_watched_and_unwatched_runtimes_answer_in_turn(tmp_path: Path) -> 
     assert len(pairs) == 2
     assert min(seconds for pair in pairs for seconds in pair) > 0.0
     assert {span.service for span in receiver.spans} == {"kakeya-router", "kakeya-worker"}
+
+
+@linux
+@pytest.mark.heavy
+@pytest.mark.skipif(not sdk_typescript.SDK.joinpath("node_modules").exists(), reason="the TypeScript SDK needs node")
+def test_both_sdks_stream_and_leave(tmp_path: Path) -> None:
+    subprocess.run(["npm", "run", "--silent", "build"], cwd=sdk_typescript.SDK, check=True, capture_output=True)
+    settings = sdk_typescript.SdkSettings(pairs=2, tokens=50, warm=1, leavings=2)
+    found = sdk_typescript.measured(settings, tmp_path, print)
+    for name in sdk_typescript.COMMANDS:
+        assert found["later streams"]["cpu_us_a_token"][name] > 0
+        assert found[f"left by {name}"]["stop_ms"]["p50"] > 0
+        assert found[f"left by {name}"]["num_grown_later"] == 0
