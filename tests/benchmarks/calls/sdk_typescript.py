@@ -1,7 +1,7 @@
 """The TypeScript SDK beside the Python SDK: processor time of a token, and how a loop is left.
 
-Both, of Python the asynchronous client, have a process of their own. They talk in turn (A B, B A, ...) to one router and one
-worker with a small random model, a token a step. Processor time is all of a process's: what a runtime compiles and
+Both, of Python the asynchronous client, have a process each. They talk in turn (A B, B A, ...) to one router and
+one worker with a small random model, a token a step. Processor time is all of a process's: what a runtime compiles and
 collects in threads counts. Streams are measured once a process has had some; what its first one takes is told, and
 judged by nobody. When a Stop arrives says the worker's span of it, which comes to the bench's own receiver.
 

@@ -112,6 +112,7 @@ describe.concurrent("a signal", () => {
 
   test("ends a call that is under way, and what it left behind does not stay in the way", async () => {
     await using session = await client.createSession();
+    await session.append([1, 2, 3]);
     const controller = new AbortController();
     const appending = session.append(
       range(8_000).map((id) => id % 1000),
