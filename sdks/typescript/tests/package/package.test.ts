@@ -1,7 +1,7 @@
 /** What `npm pack` makes, installed into an empty folder: README's examples compile strictly and run there. */
 
 import { execFile } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 
 import { beforeAll, expect, test } from "vitest";
 
+import { tinyFiles, write } from "../support/tokenizers.js";
 import { plainStack } from "../support/stack.js";
 
 const PACKAGE = fileURLToPath(new URL("../../", import.meta.url));
@@ -17,6 +18,8 @@ const folder = mkdtempSync(join(tmpdir(), "kakeya-package-"));
 const examples = [...readFileSync(join(PACKAGE, "README.md"), "utf8").matchAll(/^```ts\n(.*?)^```/gms)].map(
   ([, code = ""]) => code,
 );
+const WITHOUT_PEERS =
+  'require("@kakeya/sdk/text").ChatTokenizer.load(".").catch((error) => console.log(error.message))';
 const OPTIONS = {
   strict: true,
   exactOptionalPropertyTypes: true,
@@ -40,6 +43,9 @@ beforeAll(async () => {
   expect(statSync(join(folder, archive)).size).toBeLessThan(MAX_BYTES);
   writeFileSync(join(folder, "package.json"), "{}");
   await run("npm", "install", "--no-audit", "--no-fund", archive);
+  expect(await run("node", "-e", WITHOUT_PEERS)).toContain("npm install @huggingface/");
+  cpSync(join(PACKAGE, "node_modules/@huggingface"), join(folder, "node_modules/@huggingface"), { recursive: true });
+  write(join(folder, "models/smollm2"), tinyFiles());
   const { address } = await plainStack();
   examples.forEach((code, number) => {
     writeFileSync(join(folder, `example-${number}.mts`), code.replaceAll("localhost:50051", address));
@@ -76,6 +82,8 @@ test("it is there for require, too, and needs nothing that it does not declare",
     'console.log(Object.keys(await import("@kakeya/sdk")).sort().join())',
   );
   expect(names).toBe(modules);
+  const texts = await run("node", "-p", 'Object.keys(require("@kakeya/sdk/text")).sort().join()');
+  expect(texts.trim()).toBe("ChatTokenizer,Detokenizer,MissingExtra,PromptRefused,TemplateStopped,TokenizerError");
   expect(names).toContain("AbortError,Admin,AppendTooLong");
   await expect(run("node", "-p", 'require("@opentelemetry/api")')).rejects.toThrow("Cannot find module");
   const asked =

@@ -49,7 +49,7 @@ PLAIN = [
 ]
 
 
-def _conversations(said: list[str]) -> dict[str, list[dict[str, Any]]]:
+def conversations(said: list[str]) -> dict[str, list[dict[str, Any]]]:
     first, second, third, fourth, fifth = said
     user, answer = {"role": "user", "content": first}, {"role": "assistant", "content": fourth}
     call = {"id": "abcdef123", "type": "function", "function": {"name": "weather", "arguments": CALL}}
@@ -103,7 +103,7 @@ def test_what_is_written_is_what_transformers_writes(library: Any, control: Any,
     source = families.ONES[name]
     template = ChatTemplate(source, name, library.special_tokens_map, control)
     num_written = 0
-    for messages in _conversations(said).values():
+    for messages in conversations(said).values():
         for told in ({}, {"enable_thinking": False}, {"tools": TOOLS}, {"date_string": "today", "tools": TOOLS}):
             for prompts_answer in (True, False):
                 expected = _expected(library, source, messages, add_generation_prompt=prompts_answer, **told)
@@ -138,7 +138,7 @@ def test_named_templates_are_chosen_as_transformers_does(directory: Path, tmp_pa
         config["chat_template"] = families.NAMED
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     library, tokenizer = AutoTokenizer.from_pretrained(tmp_path), ChatTokenizer(str(tmp_path))
-    for messages in _conversations(PLAIN).values():
+    for messages in conversations(PLAIN).values():
         for tools in (None, TOOLS):
             expected = _expected(library, None, messages, tools=tools, add_generation_prompt=True)  # type: ignore[arg-type]
             prompt = tokenizer.prompt(messages, tools=tools)

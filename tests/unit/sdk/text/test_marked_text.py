@@ -40,6 +40,14 @@ EXPRESSIONS = (Path(__file__).parent.parent / "expressions.txt").read_text("utf-
 """Of two texts, `c` and `d`: each method and filter that templates use."""
 
 
+def expression_template(expression: str) -> str:
+    """Writes what an expression makes of two messages' contents."""
+    return (
+        "{% set c = messages[0].content %}{% set d = messages[-1].content %}{% if messages | length == 2 %}"
+        "{{ " + expression + " }}{% else %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}"
+    )
+
+
 @pytest.fixture(scope="module")
 def control() -> ControlTokens:
     return load(str(Path(kakeya_nano.__file__).parent / "kakeya-nano"))[0].control
@@ -55,10 +63,7 @@ def _written(template: ChatTemplate, text: str, other: str) -> str:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_what_is_done_to_a_marked_text_is_done_to_what_is_meant(control: ControlTokens, expression: str) -> None:
-    source = (
-        "{% set c = messages[0].content %}{% set d = messages[-1].content %}{% if messages | length == 2 %}"
-        "{{ " + expression + " }}{% else %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}"
-    )
+    source = expression_template(expression)
     bare, marking = ChatTemplate(source, "it", {}), ChatTemplate(source, "it", {}, control)
     texts = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
 
