@@ -3,18 +3,22 @@
 import dataclasses
 from typing import Any
 
+from opentelemetry import context, propagate
+
 import kakeya
 
 _TIMES = ("prefill_seconds", "total_seconds", "op_id")
 """Differ each time."""
 
 
-async def converse(address: str, script: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def converse(address: str, script: list[dict[str, Any]], trace_context: dict[str, str]) -> list[dict[str, Any]]:
     """Each step with what it came to: tokens, events, or the error.
 
     Args:
+        trace_context: headers of the span that its own are below.
         script: steps `{"do": "append" | "turn" | "generate" | "rewind" | "info" | "close", ...options}`.
     """
+    context.attach(propagate.extract(trace_context))
     async with kakeya.AsyncClient(address) as client:
         session = await client.create_session()
         return [await _step(session, dict(step)) for step in script]

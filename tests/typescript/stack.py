@@ -20,9 +20,15 @@ from threading import Lock, Thread
 from typing import Any
 
 import grpc
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 import kakeya
 from tests.certificates import Authority
+from tests.integration.otlp_receiver import OtlpReceiver, otlp_receiver
 from tests.integration.processes import ADMIN_KEY_VARIABLE, PATIENT, Process, Runtime, asking_for_keys, runtime
 from tests.random_checkpoint import save_random_checkpoint
 from tests.typescript.conversation import converse
@@ -38,8 +44,8 @@ class Stack:
         said: where it is: addresses, and of a secured one its files and the administrator's key.
     """
 
-    def __init__(self, made: Runtime, said: dict[str, Any]) -> None:
-        self._made = made
+    def __init__(self, made: Runtime, receiver: OtlpReceiver, said: dict[str, Any]) -> None:
+        self._made, self._receiver = made, receiver
         self.said = said | {"addresses": [router.address for router in made.routers], "model": made.model.name}
 
     def where(self) -> dict[str, Any]:
@@ -66,9 +72,23 @@ class Stack:
         """All that there are have joined."""
         self._made.wait_for_workers(NUM_WORKERS["plain"])
 
-    def converse(self, script: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def converse(self, script: list[dict[str, Any]], trace_context: dict[str, str]) -> list[dict[str, Any]]:
         """The same conversation by the Python SDK: what each step came to."""
-        return asyncio.run(converse(self._made.address, script))
+        return asyncio.run(converse(self._made.address, script, trace_context))
+
+    def spans(self, trace_id: str) -> list[dict[str, Any]]:
+        """Those of a trace that have come so far, of all processes but the tests' own."""
+        return [
+            {
+                "service": span.service,
+                "name": span.name,
+                "id": span.span_id,
+                "parent": span.parent_id,
+                "is_error": span.is_error,
+            }
+            for span in self._receiver.spans
+            if span.trace_id == trace_id
+        ]
 
     def _worker(self, session_id: str) -> Process:
         with kakeya.Client(self._made.address) as client:
@@ -77,8 +97,8 @@ class Stack:
 
 
 @contextmanager
-def stack(model: Path, directory: Path, *, secured: bool) -> Iterator[Stack]:
-    """Two routers and two workers with one snapshot store; one of each over TLS and with keys."""
+def stack(model: Path, directory: Path, receiver: OtlpReceiver, *, secured: bool) -> Iterator[Stack]:
+    """Two routers and two workers with one snapshot store, whose spans are kept; one of each over TLS and with keys."""
     directory.mkdir()
     environment = PATIENT | {"KAKEYA_WORKER_SNAPSHOTS": str(directory / "snapshots")}
     credentials: grpc.ChannelCredentials | None = None
@@ -99,6 +119,8 @@ def stack(model: Path, directory: Path, *, secured: bool) -> Iterator[Stack]:
             "KAKEYA_ROUTER_WORKER_CA": str(authority.path),
         }
         said |= {"files": files, "admin_key": environment[ADMIN_KEY_VARIABLE]}
+    else:
+        environment |= receiver.environment()
     with runtime(
         model, directory, num_workers=0, router_flags=FLAGS, environment=environment, credentials=credentials
     ) as made:
@@ -108,7 +130,18 @@ def stack(model: Path, directory: Path, *, secured: bool) -> Iterator[Stack]:
         for _ in range(num_workers):
             made.start_worker(lanes=32)
         made.wait_for_workers(num_workers)
-        yield Stack(made, said)
+        yield Stack(made, receiver, said)
+
+
+@contextmanager
+def traced(receiver: OtlpReceiver) -> Iterator[None]:
+    """The Python SDK's spans come to the receiver, too."""
+    provider = TracerProvider(resource=Resource.create({"service.name": "application"}))
+    exporter = OTLPSpanExporter(endpoint=f"http://{receiver.address}", insecure=True)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    yield
+    provider.shutdown()
 
 
 class Stacks(ThreadingUnixStreamServer):
@@ -143,11 +176,18 @@ def main() -> None:
     parser.add_argument("stacks", nargs="+", choices=NUM_WORKERS, help="which runtimes there are to be")
     flags = parser.parse_args()
     Runtime.forks = True
-    with tempfile.TemporaryDirectory() as directory, ExitStack() as ending, ThreadPoolExecutor() as beginning:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        otlp_receiver() as receiver,
+        traced(receiver),
+        ExitStack() as ending,
+        ThreadPoolExecutor() as beginning,
+    ):
         model = save_random_checkpoint(Path(directory) / "demo")
 
         def begin(name: str) -> Stack:
-            return ending.enter_context(stack(model, Path(directory) / name, secured=name == "secured"))
+            made = stack(model, Path(directory) / name, receiver, secured=name == "secured")
+            return ending.enter_context(made)
 
         begun = {name: beginning.submit(begin, name) for name in flags.stacks}
         with Stacks(flags.socket, begun) as stacks:

@@ -1,16 +1,35 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { context, propagation, SpanStatusCode, trace } from "@opentelemetry/api";
+import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
+import { W3CTraceContextPropagator } from "@opentelemetry/core";
+import {
+  BasicTracerProvider,
+  InMemorySpanExporter,
+  SimpleSpanProcessor,
+  type ReadableSpan,
+} from "@opentelemetry/sdk-trace-base";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 
 import { Client, KakeyaError, type AppendOptions, type Generation, type Session } from "../../src/index.js";
 import { plainStack, range, type Stack } from "../support/stack.js";
 
+const exporter = new InMemorySpanExporter();
 let stack: Stack;
 let client: Client;
 
 beforeAll(async () => {
+  const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
+  trace.setGlobalTracerProvider(provider);
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  propagation.setGlobalPropagator(new W3CTraceContextPropagator());
   stack = await plainStack();
   client = new Client(stack.address);
 });
-afterAll(() => client.close());
+afterAll(async () => {
+  await client.close();
+  trace.disable();
+  context.disable();
+  propagation.disable();
+});
 
 type Step = Record<string, unknown> & { readonly do: string };
 
@@ -75,13 +94,75 @@ async function step(session: Session, { do: what, token_ids, history_length, ...
   }
 }
 
-test("one conversation through both SDKs has the same tokens, events and errors", async () => {
-  const theirs = (await stack.do("converse", { script: SCRIPT })) as unknown[];
-  const session = await client.createSession();
-  const ours = [];
-  for (const each of SCRIPT) {
-    ours.push(await step(session, each));
+/** A span, wherever it was made. */
+interface Made {
+  readonly service: string;
+  readonly name: string;
+  readonly id: string;
+  readonly parent: string | undefined;
+  readonly is_error: boolean;
+}
+
+/** One of this process, as the others' are told. */
+const ours = (span: ReadableSpan): Made => ({
+  service: "application",
+  name: span.name,
+  id: span.spanContext().spanId,
+  parent: span.parentSpanContext?.spanId,
+  is_error: span.status.code === SpanStatusCode.ERROR,
+});
+
+/** Of the calls themselves; when a runtime takes snapshots, and what it does for them, is its own. */
+const CALLS = /\.(RuntimeService\/|VerifierService\/(Append|Generate)$)/;
+
+/** What is below a span, all the way down, in no order. */
+function below(id: string, spans: readonly Made[]): string[] {
+  return spans
+    .filter(({ parent, name }) => parent === id && CALLS.test(name))
+    .map((span) => {
+      const what = `${span.service} ${span.name}${span.is_error ? " failed" : ""}`;
+      return `${what}(${below(span.id, spans).join(", ")})`;
+    })
+    .sort();
+}
+
+test("one conversation through both SDKs has the same tokens, events and errors, and is one trace", async () => {
+  const tracer = trace.getTracer("app");
+  const root = tracer.startSpan("both");
+  const [mine, theirs] = ["by TypeScript", "by Python"].map((name) =>
+    tracer.startSpan(name, {}, trace.setSpan(context.active(), root)),
+  );
+  if (mine === undefined || theirs === undefined) {
+    throw new Error("two spans were begun");
   }
-  expect(ours).toEqual(theirs);
-  expect(ours.filter((each) => "error" in (each as object))).toHaveLength(4);
+  const headers = {};
+  propagation.inject(trace.setSpan(context.active(), theirs), headers);
+  const answered = await stack.do("converse", { script: SCRIPT, trace_context: headers });
+  const found = await context.with(trace.setSpan(context.active(), mine), async () => {
+    const session = await client.createSession();
+    const steps = [];
+    for (const each of SCRIPT) {
+      steps.push(await step(session, each));
+    }
+    return steps;
+  });
+  expect(found).toEqual(answered);
+  expect(found.filter((each) => "error" in (each as object))).toHaveLength(4);
+
+  const { traceId } = root.spanContext();
+  await vi.waitFor(
+    async () => {
+      const spans = [
+        ...exporter.getFinishedSpans().map(ours),
+        ...((await stack.do("spans", { trace_id: traceId })) as Made[]),
+      ];
+      const [byTypeScript, byPython] = [mine, theirs].map((span) => below(span.spanContext().spanId, spans));
+      expect(byTypeScript).toEqual(byPython);
+      const worker = "kakeya.worker.v1.VerifierService/Generate";
+      const generate = `kakeya-router ${worker}(kakeya-worker ${worker}())`;
+      expect(byTypeScript?.filter((each) => each.includes(generate)).length).toBeGreaterThanOrEqual(3);
+      expect(byTypeScript?.filter((each) => each.includes("RuntimeService/Turn failed("))).toHaveLength(1);
+    },
+    { timeout: 60_000, interval: 100 },
+  );
 });
