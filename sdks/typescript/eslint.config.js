@@ -5,6 +5,7 @@ import tseslint from "typescript-eslint";
 export default defineConfig(
   globalIgnores(["dist", "build", "coverage", "src/_generated", "tests/package/types.mts"]),
   eslint.configs.recommended,
+  { files: ["examples/*.mjs"], languageOptions: { globals: { AbortController: "readonly", console: "readonly" } } },
   {
     files: ["**/*.ts"],
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],

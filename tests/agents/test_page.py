@@ -20,7 +20,7 @@ _BLOCK = re.compile(
     r"<!-- run: (?P<client>[\w-]+)(?:, says (?P<says>.+?))? -->\n```(?P<language>\w+)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
-_NUM_BLOCKS = 15
+_NUM_BLOCKS = 16
 
 
 @dataclass(frozen=True)
