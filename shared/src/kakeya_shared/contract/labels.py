@@ -10,6 +10,8 @@ _UNPRINTABLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
 def flaw(text: str, max_bytes: int) -> str:
     """Why a text cannot be such a label, "" where it can: longer than that in UTF-8, or not one line that prints."""
+    if text.isascii() and text.isprintable() and len(text) <= max_bytes:  # nearly all: at a tenth of the time
+        return ""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         return "is no text (UTF-8)"
     if len(text.encode()) > max_bytes:

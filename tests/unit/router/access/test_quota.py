@@ -381,9 +381,7 @@ async def test_a_page_has_the_busy_ones_and_the_time(stores: Stores) -> None:
 
 
 async def _on_record(stores: Stores, record: SessionRecord) -> None:
-    await stores.redis.call(
-        lambda redis: redis.hset(KEYS.session(record.session_id), items=[*map(plain, record.to_pairs())])
-    )
+    await stores.redis.call(lambda redis: redis.hset(KEYS.session(record.session_id), items=plain(record.to_pairs())))
     await stores.redis.call(lambda redis: redis.zadd(KEYS.expiry, {record.session_id: 1}))
 
 

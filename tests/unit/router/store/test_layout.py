@@ -16,6 +16,7 @@ from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import LAYOUT, SCHEMA
+from kakeya_router.store.shared_redis import SharedRedis
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.service_process import EXIT_CONFIG, StartError
 from tests.unit.router.stack import Stack
@@ -102,20 +103,20 @@ async def test_who_has_started_before_redis_looks_when_it_answers(redis_url: str
 async def test_as_long_as_it_does_not_know_the_layout_it_does_nothing(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection, execute = RedisConnection(redis_url), RedisConnection._execute
+    connection, execute = RedisConnection(redis_url), SharedRedis.execute
 
     async def away(*_: Any) -> Any:
         raise redis.ConnectionError("away")
 
-    monkeypatch.setattr(RedisConnection, "_execute", away)
+    monkeypatch.setattr(SharedRedis, "execute", away)
     with pytest.raises(StoreUnavailable):
         await connection.claim_layout()
     with pytest.raises(StoreUnavailable):
         await connection.now_ms()
-    monkeypatch.setattr(RedisConnection, "_execute", execute)
+    monkeypatch.setattr(SharedRedis, "execute", execute)
     await connection.claim_layout()
     assert await connection.now_ms()
-    monkeypatch.setattr(RedisConnection, "_execute", away)
+    monkeypatch.setattr(SharedRedis, "execute", away)
     with pytest.raises(StoreUnavailable):
         await connection.claim_layout()
     assert await connection.now_ms()  # it knew it before

@@ -3,8 +3,9 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -25,7 +26,11 @@ from tests.unit.router.stack import Client, Stack, eventually
 async def before(
     host: str, port: int, *, tls: ssl.SSLContext | None = None, delay_seconds: float = 0.0
 ) -> AsyncIterator[int]:
-    """The port of what forwards connections, maybe as their TLS end; nothing of each is heard for a while."""
+    """The port of what forwards connections, maybe as their TLS end; nothing of each is heard for a while.
+
+    At the end they are cut, and closed.
+    """
+    accepted: list[asyncio.Task[Any] | None] = []
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -34,15 +39,27 @@ async def before(
         writer.close()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(delay_seconds)
-        inner_reader, inner_writer = await asyncio.open_connection(host, port)
-        await asyncio.gather(forward(reader, inner_writer), forward(inner_reader, writer), return_exceptions=True)
+        accepted.append(asyncio.current_task())
+        ends = [writer]
+        try:
+            await asyncio.sleep(delay_seconds)
+            inner_reader, inner_writer = await asyncio.open_connection(host, port)
+            ends.append(inner_writer)
+            await asyncio.gather(forward(reader, inner_writer), forward(inner_reader, writer), return_exceptions=True)
+        finally:
+            for end in ends:
+                end.close()
+                with suppress(OSError):
+                    await end.wait_closed()
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        for task in filter(None, accepted):
+            task.cancel()
+        await asyncio.gather(*filter(None, accepted), return_exceptions=True)
 
 
 @asynccontextmanager
@@ -155,20 +172,6 @@ async def test_a_full_disk_under_a_redis_that_is_away_is_named(own_redis: RedisS
             with pytest.raises(StoreUnavailable, match=rf"^Redis does not answer .*{end}"):
                 await connection.now_ms()
         await connection.aclose()
-
-
-async def test_a_lack_of_connections_is_no_outage(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kakeya_router.store.connection._MAX_CONNECTIONS", 1)
-    busy = RedisConnection(redis_url, timeout_seconds=0.2)
-    await busy.now_ms()
-    pool = busy._redis.connection_pool
-    taken = await pool.get_connection()
-    with pytest.raises(StoreUnavailable):
-        await busy.now_ms()
-    assert busy.answers_for(0)
-    await pool.release(taken)
-    await busy.now_ms()
-    await busy.aclose()
 
 
 async def test_what_comes_after_the_end_connects_to_nobody(redis_url: str) -> None:

@@ -5,8 +5,8 @@ from kakeya_router.contract.same_names import same_named
 from kakeya_router.live.views import NOT_LATE
 from kakeya_router.store.access.credential_records import Key, Token
 from kakeya_router.store.access.rights import Scope
-from kakeya_router.store.last_turn import LastTurn
 from kakeya_router.store.session_record import SessionRecord, parse_ranges
+from kakeya_router.store.sessions.operation_store import LastTurn
 from kakeya_router.store.sessions.session_store import Glance
 from kakeya_router.store.watched_session import WatchedSession
 from kakeya_router.store.worker_record import WorkerRecord

@@ -36,7 +36,7 @@ def invalid(field: str, why: str) -> InvalidField:
 
 def check_text(field: str, text: str, max_bytes: int) -> None:
     """Raises InvalidField: longer than that in UTF-8, or not one line of printable text."""
-    if flaw := labels.flaw(text, max_bytes):
+    if text and (flaw := labels.flaw(text, max_bytes)):
         raise invalid(field, flaw)
 
 

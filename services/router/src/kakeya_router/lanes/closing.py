@@ -7,7 +7,7 @@ from typing import Unpack
 import structlog
 
 from kakeya_router.snapshots.snapshotting import Snapshotting
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import Claim, SessionRecord
 from kakeya_router.store.sessions.closing_store import ClosingStore

@@ -10,7 +10,7 @@ import structlog
 
 from kakeya_router.metrics import RouterMetrics
 from kakeya_router.snapshots.snapshotting import Snapshotting
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import Claim, Features, SessionId, SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore

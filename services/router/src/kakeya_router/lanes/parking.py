@@ -9,7 +9,7 @@ import structlog
 
 from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.snapshots.snapshotting import Snapshotting
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.session_record import Incarnation, SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore

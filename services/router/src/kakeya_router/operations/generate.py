@@ -16,8 +16,8 @@ from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.pace import Pace
 from kakeya_router.operations.recovery import Recovery, is_broken
 from kakeya_router.snapshots.snapshotting import Snapshotting
-from kakeya_router.store.last_turn import LastTurn
 from kakeya_router.store.session_record import SessionRecord, ranges_text
+from kakeya_router.store.sessions.operation_store import LastTurn
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError, WorkerFault
 from kakeya_shared.errors.tree import Draining, EmptyHistory, OperationStopped

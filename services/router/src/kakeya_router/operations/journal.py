@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from kakeya_router.metrics import RouterMetrics
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.session_record import Claim, SessionRecord
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_store import Taken

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kakeya_router.contract import refusals
 from kakeya_router.operations.operation import Operation
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.workers.fleet import Fleet

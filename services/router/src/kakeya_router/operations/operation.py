@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from kakeya_router.contract.appends import Appended
 from kakeya_router.operations.journal import Journal
-from kakeya_router.store.last_turn import LastTurn
 from kakeya_router.store.session_record import Claim, Features, LaneState, SessionRecord
+from kakeya_router.store.sessions.operation_store import LastTurn
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.errors.tree import KakeyaError

@@ -19,7 +19,7 @@ from kakeya_router.operations.operation import Elsewhere, Operation
 from kakeya_router.operations.recovery import Recovery, can_be_gone_on_with, client_is_gone
 from kakeya_router.operations.settling import Settling
 from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.outcomes import BeginOperation, EndOperation
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import Incarnation, LaneState, SessionRecord, State

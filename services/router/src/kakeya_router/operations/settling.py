@@ -9,7 +9,7 @@ from kakeya_router.contract import refusals
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.metrics import RouterMetrics
 from kakeya_router.operations.operation import Operation
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.outcomes import LoseSession
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Cause, TimesToLive

@@ -6,7 +6,7 @@ import structlog
 
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.parking import Parking
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import PoolName, SessionRecord
 from kakeya_router.store.sessions.session_changes import Cause, ClosedOnly

@@ -19,7 +19,7 @@ from kakeya_router.sessions.keeping import Keeping
 from kakeya_router.sessions.past_lanes import PastLanes
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.snapshots.past import Past
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.outcomes import ReserveSession
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import Claim, SessionRecord, State

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.session_record import SessionId, SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_shared.process.detached_tasks import DetachedTasks

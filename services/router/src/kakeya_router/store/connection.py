@@ -4,27 +4,32 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
-import hiredis
 from redis import exceptions
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 
 from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.store.keys import LAYOUT, SCHEMA
-from kakeya_router.store.redis_errors import NO_ANSWER, NO_CONNECTION, unusable_because
+from kakeya_router.store.outcomes import Alternative, BeginClose, MoveSession, OfferLane, ParkSession
+from kakeya_router.store.redis_errors import NO_ANSWER, unusable_because
 from kakeya_router.store.scripts import Script, script_of, scripts
+from kakeya_router.store.shared_redis import Command, SharedRedis
 from kakeya_shared.errors.tree import StoreUnavailable
-from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_shared.process.disk_room import shortage
 from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS
 
 T = TypeVar("T")
 OutcomeT = TypeVar("OutcomeT", bound=StrEnum)
+OfOneThing = (
+    Alternative
+    | Literal[BeginClose.CLAIMED, BeginClose.MISSING, BeginClose.KEPT]
+    | Literal[MoveSession.MOVED, MoveSession.FULL, MoveSession.AWAY, MoveSession.CHANGED]
+    | Literal[OfferLane.OFFERED, OfferLane.BUSY, OfferLane.CHANGED]
+    | Literal[ParkSession.PARKED, ParkSession.NO_LANE, ParkSession.LEFT, ParkSession.UNRECOVERABLE, ParkSession.KEPT]
+    | Literal[ParkSession.CHANGED, ParkSession.FAILED, ParkSession.MISSING, ParkSession.LOST, ParkSession.BUSY]
+)
+"""All their outcomes: with another one in a header nothing that asks `is_done` about it passes the check of types."""
 Argument = str | int | bytes | None
 """Of a script, which has None as '' and a bool as 1 or 0."""
 ScriptCall = tuple[Sequence[str], Mapping[str, Argument]]  # keys and arguments
@@ -35,7 +40,6 @@ _RETRY_AFTER_SECONDS = 1.0
 _SILENCE_SECONDS = 1.0
 # When the router ends: whatever is still asked then, its leases lapse by themselves.
 _LAST_ANSWERS_SECONDS = 2.0
-_MAX_CONNECTIONS = 64
 # A few milliseconds for Redis and for this process; a list of thousands must not hold up a heartbeat.
 _HASHES_AT_ONCE = 500
 
@@ -47,15 +51,14 @@ class UnknownLayout(Exception):
 class RedisConnection:
     """Runs commands and Lua scripts; remembers since when Redis answers.
 
-    All calls are one short command or script. One waits for a free connection no longer than for its answer.
+    All calls are one short command or script.
 
     Args:
         timeout_seconds: of a connection's begin, and of an answer.
         directory: of Redis' data; None: not on this host.
 
     Nothing is retried: after a time-out nobody knows whether a script ran, and callers differ in what then is
-    right. Each call runs in a task of its own, to its end, which the time-outs keep near: a caller's cancellation
-    must not enter redis-py, which drops the connection and can turn the cancellation into a time-out.
+    right. What a cancelled caller has asked still runs.
     """
 
     def __init__(
@@ -65,18 +68,7 @@ class RedisConnection:
         directory: Path | None = None,
         metrics: RouterMetrics | None = None,
     ) -> None:
-        pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
-            url,
-            decode_responses=True,
-            protocol=2,
-            socket_timeout=timeout_seconds,
-            socket_connect_timeout=timeout_seconds,
-            timeout=timeout_seconds,
-            max_connections=_MAX_CONNECTIONS,
-            retry=Retry(NoBackoff(), 0),
-        )
-        pool.connection_class = packing(pool.connection_class)
-        self._redis = Redis(connection_pool=pool)
+        self._redis = SharedRedis(url, timeout_seconds)
         self._metrics = metrics or no_metrics()
         self._scripts = scripts()
         self._directory = directory
@@ -84,14 +76,11 @@ class RedisConnection:
         self._knows_layout = False
         self._refused = ""
         self._is_closed = False
-        self._calls = DetachedTasks()
 
     async def aclose(self) -> None:
-        """Once all calls have their answers. Later ones are refused, for which redis-py would connect anew."""
-        await self._calls.drain(_LAST_ANSWERS_SECONDS)
+        """Once all calls have their answers. Later ones are refused."""
+        await self._redis.drain(_LAST_ANSWERS_SECONDS)
         self._is_closed = True
-        await self._redis.aclose()
-        await self._redis.connection_pool.disconnect()
 
     async def call(self, command: Callable[[Any], Awaitable[T]]) -> T:
         """Runs `command(redis)`.
@@ -99,7 +88,7 @@ class RedisConnection:
         Raises:
             StoreUnavailable: Redis does not answer, or cannot take writes now.
         """
-        return await self._calls.complete(self._guarded(lambda: command(self._redis)))
+        return await self._guarded(lambda: command(self._redis))
 
     async def now_ms(self) -> int:
         """Redis's clock, the only one that leases go by. Raises StoreUnavailable."""
@@ -114,9 +103,9 @@ class RedisConnection:
             StoreUnavailable: see `call`.
         """
         self._check_open()
-        asked = self._execute([("SET", SCHEMA, LAYOUT, "NX"), ("GET", SCHEMA)])
+        asked = self._redis.execute([("SET", SCHEMA, LAYOUT, "NX"), ("GET", SCHEMA)])
         try:
-            _, found = await self._calls.complete(self._answered(asked))
+            _, found = await self._answered(asked)
         except exceptions.ResponseError as error:  # it is no text
             found = str(error)
         except StoreUnavailable as error:
@@ -143,13 +132,11 @@ class RedisConnection:
 
     async def script(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> Any:
         """Runs the script `name`.lua; raises StoreUnavailable."""
-        return await self._calls.complete(self._guarded(lambda: self._evaluate(name, keys, arguments)))
+        return await self._guarded(lambda: self._evaluate(name, keys, arguments))
 
     async def script_bytes(self, name: str, keys: Sequence[str], /, **arguments: Argument) -> Any:
         """As `script`; every text of the answer comes as bytes."""
-        return await self._calls.complete(
-            self._guarded(lambda: self._evaluate(name, keys, arguments, **{NEVER_DECODE: True}))
-        )
+        return await self._guarded(lambda: self._evaluate(name, keys, arguments, **{NEVER_DECODE: True}))
 
     async def outcome(
         self, of: type[OutcomeT], keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]
@@ -163,7 +150,7 @@ class RedisConnection:
         """As `outcome` for each of these keys and arguments, in one round trip; not atomic."""
         return [*map(of, await self.scripts(script_of(of), calls))]
 
-    async def scripts(self, name: str, calls: Iterable[ScriptCall], before: Iterable[Sequence[Any]] = ()) -> list[Any]:
+    async def scripts(self, name: str, calls: Iterable[ScriptCall], before: Iterable[Command] = ()) -> list[Any]:
         """As `script` for each of these keys and arguments, behind some commands, in one round trip; not atomic."""
         script = self._scripts[name]
         commands = [*before, *(_evalsha(script, keys, arguments) for keys, arguments in calls)]
@@ -182,11 +169,11 @@ class RedisConnection:
         )
         return read
 
-    async def commands(self, commands: Iterable[Sequence[Any]]) -> list[Any]:
+    async def commands(self, commands: Iterable[Command]) -> list[Any]:
         """Sends commands in one round trip; not atomic. Raises StoreUnavailable."""
         some = [*commands]
         # None say nothing of whether Redis answers.
-        return await self._calls.complete(self._guarded(lambda: self._execute(some))) if some else []
+        return await self._guarded(lambda: self._redis.execute(some)) if some else []
 
     async def hash(self, name: str) -> dict[str, str]:
         """Empty where there is none. Raises StoreUnavailable."""
@@ -204,18 +191,12 @@ class RedisConnection:
         return self._answers_since is not None and time.monotonic() - self._answers_since >= seconds
 
     async def _evaluate(self, name: str, keys: Sequence[str], arguments: Mapping[str, Any], **options: Any) -> Any:
-        script, redis = self._scripts[name], cast(Any, self._redis)
+        script, redis = self._scripts[name], self._redis
         command = _evalsha(script, keys, arguments)
         try:
             return await redis.execute_command(*command, **options)
         except exceptions.NoScriptError:
             return await redis.execute_command("EVAL", script.text, *command[2:], **options)
-
-    async def _execute(self, commands: Iterable[Sequence[Any]]) -> list[Any]:
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            return await pipe.execute()
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -235,8 +216,7 @@ class RedisConnection:
             reason = unusable_because(error)
             if reason is None:
                 raise
-            if str(error) != NO_CONNECTION:
-                self._answers_since = None
+            self._answers_since = None
             if self._directory is not None and isinstance(error, NO_ANSWER) and (full := shortage(self._directory)):
                 reason = f"{reason}: {full}"
             self._metrics.redis_failures.inc()
@@ -248,13 +228,10 @@ class RedisConnection:
         return result
 
 
-def packing(connection: type[AbstractConnection]) -> type[AbstractConnection]:
-    """A class of connections that has hiredis write commands, in 7 us instead of 50, as redis-py has blocking ones."""
-
-    def pack_command(_: AbstractConnection, command: str, *rest: Any) -> list[bytes]:
-        return [hiredis.pack_command((*command.split(), *rest))]  # redis-py's own have several words
-
-    return type(f"Packing{connection.__name__}", (connection,), {"pack_command": pack_command})
+def is_done(outcome: OfOneThing) -> bool:
+    """Whether the script has done it. For callers to whom all other outcomes are the same."""
+    outcomes: type[StrEnum] = type(outcome)
+    return outcome is next(iter(outcomes))
 
 
 def time_ms(time: tuple[int, int]) -> int:
@@ -281,14 +258,12 @@ def _arranged(script: Script, given: Mapping[str, Any]) -> list[str | int | byte
         raise TypeError(f"{script.name}.lua wants {error}") from None
     if len(given) != len(arranged) + bool(script.rest):
         raise TypeError(f"{script.name}.lua knows {script.arguments} {script.rest}, and not all of {tuple(given)}")
-    return [*map(plain, arranged), *map(plain, rest)]
+    return plain([*arranged, *rest])
 
 
-def plain(argument: Argument) -> str | int | bytes:
-    """As Redis takes it."""
-    if argument is None:
-        return ""
-    return int(argument) if isinstance(argument, bool) else argument
+def plain(arguments: Iterable[Argument]) -> list[str | int | bytes]:
+    """As Redis takes them."""
+    return ["" if each is None else int(each) if each is True or each is False else each for each in arguments]
 
 
 async def _memory(redis: Any) -> dict[str, Any]:

@@ -6,8 +6,6 @@ from redis import exceptions
 
 # Refused, reset, still loading its data, or silent.
 NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
-# Redis was not asked: all connections were busy for as long as a caller waits.
-NO_CONNECTION = "No connection available."
 # Alive, and not for this router as it is configured.
 _NO_ENTRY = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
 _NO_DATABASE = re.compile("DB index is out of range|invalid DB index")

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from kakeya_router.store.connection import RedisConnection, in_ms
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import RedisConnection, in_ms, is_done
 from kakeya_router.store.keys import POOLS, ROUTERS, PoolKeys
 from kakeya_router.store.outcomes import DrainWorker, DropWorker, Heartbeat, JoinWorker, ReportLane
 from kakeya_router.store.session_record import Epoch, Incarnation, PoolName, SessionId, WorkerId

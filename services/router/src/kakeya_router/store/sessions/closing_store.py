@@ -1,7 +1,6 @@
 """Sessions that end."""
 
-from kakeya_router.store.connection import in_ms
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.outcomes import BeginClose, DeleteSession
 from kakeya_router.store.session_record import Claim, PoolName, SessionId, SessionRecord
@@ -41,7 +40,7 @@ class ClosingStore(SessionStore):
             (PoolKeys(record.pool).snapshot_bytes,),
             claim=claim,
             router=self._holder.router_id,
-            lease_ms=in_ms(self._holder.lane_lease_seconds),
+            lease_ms=self._holder.lane_lease_ms,
             cause=cause,
             idle_ms=idle_ms,
             wanted_by=wanted_by,

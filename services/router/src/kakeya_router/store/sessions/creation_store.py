@@ -1,6 +1,5 @@
 """Sessions in the making: their lanes are reserved and opened, and others branch off from them."""
 
-from kakeya_router.store.connection import in_ms
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import MarkOpen, RenewOpening, ReserveSession, ShareSession, UseSource
 from kakeya_router.store.session_record import EMPTY_LANE, Claim, LaneState, PoolName, SessionId, SessionRecord
@@ -60,7 +59,7 @@ class CreationStore(SessionStore):
             () if source is None else _source_keys(source),
             claim=claim,
             router=self._holder.router_id,
-            lease_ms=in_ms(self._holder.lane_lease_seconds),
+            lease_ms=self._holder.lane_lease_ms,
             request_ttl_ms=_REQUEST_TTL_MS if record.request_id else 0,
             waiter_id=waiter_id,
             **limits._asdict(),
@@ -100,7 +99,7 @@ class CreationStore(SessionStore):
         )
 
     async def renew_opening(self, record: SessionRecord, claim: Claim) -> RenewOpening:
-        return await self._outcome(RenewOpening, record, claim=claim, lease_ms=in_ms(self._holder.lane_lease_seconds))
+        return await self._outcome(RenewOpening, record, claim=claim, lease_ms=self._holder.lane_lease_ms)
 
     async def use_source(
         self, record: SessionRecord, boundary: int | None = None, *, is_reachable: bool | None = None

@@ -1,6 +1,6 @@
 """The histories of sessions: what is added to one, read from it and taken back."""
 
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.keys import PoolKeys, keys_of
 from kakeya_router.store.outcomes import RetractJournal, RewindSession
 from kakeya_router.store.session_record import Claim, SessionRecord

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from kakeya_router.store.connection import in_ms
-from kakeya_router.store.done import is_done
+from kakeya_router.store.connection import in_ms, is_done
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseLane, MoveSession, OfferLane, ParkSession, ResumeSession, WithdrawLane
 from kakeya_router.store.session_record import Claim, Epoch, SessionRecord

@@ -3,10 +3,9 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from kakeya_router.store.connection import in_ms
-from kakeya_router.store.done import is_done
-from kakeya_router.store.last_turn import LastTurn
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.outcomes import (
     BeginOperation,
     EndOperation,
@@ -31,6 +30,38 @@ class JournalEnd:
     digest: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class LastTurn:
+    """What one answer took that came to its end, as the session's record says it of the latest.
+
+    Attributes:
+        prefill_seconds: of all that was appended since the answer before.
+        first_token_seconds: from the call's begin to the first token; 0: there was none.
+        total_seconds: from the call's begin to its end.
+        num_tokens: of the answer.
+        ended_ms: by Redis's clock, which writes it; 0: not written yet.
+    """
+
+    prefill_seconds: float
+    first_token_seconds: float
+    total_seconds: float
+    num_tokens: int
+    ended_ms: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """None where no answer has ended."""
+        if not text:
+            return None
+        prefill, first_token, total, num_tokens, ended_ms = text.split(" ")
+        return cls(float(prefill), float(first_token), float(total), int(num_tokens), int(ended_ms))
+
+    def text(self) -> str:
+        """The reverse of `parse`, without its end."""
+        times = (self.prefill_seconds, self.first_token_seconds, self.total_seconds)
+        return " ".join([*(f"{seconds:.6f}" for seconds in times), str(self.num_tokens)])
+
+
 class OperationStore(SessionStore):
     """Begins and ends operations."""
 
@@ -44,7 +75,7 @@ class OperationStore(SessionStore):
             claim=claim,
             kind=intent.kind,
             router=self._holder.router_id,
-            lease_ms=in_ms(self._holder.operation_lease_seconds),
+            lease_ms=self._holder.operation_lease_ms,
             may_take_over=self._may_take_over(),
             parameters=json.dumps(dict(intent.parameters)),
             num_tokens=intent.num_tokens,
@@ -58,9 +89,7 @@ class OperationStore(SessionStore):
         )
 
     async def renew_operation(self, record: SessionRecord, claim: Claim) -> RenewOperation:
-        return await self._outcome(
-            RenewOperation, record, claim=claim, lease_ms=in_ms(self._holder.operation_lease_seconds)
-        )
+        return await self._outcome(RenewOperation, record, claim=claim, lease_ms=self._holder.operation_lease_ms)
 
     async def pin_operation(self, record: SessionRecord, claim: Claim, features: Features) -> PinOperation:
         """Has nobody go on with the operation but on workers that name these."""
@@ -123,7 +152,7 @@ class OperationStore(SessionStore):
             tokens=pack(token_ids),
             closes=closes.value,
             router=self._holder.router_id,
-            lease_ms=in_ms(self._holder.lane_lease_seconds),
+            lease_ms=self._holder.lane_lease_ms,
             num_rewinds=lane.num_rewinds,
             digest=digest_text(lane.history_digest),
             turn="" if turn is None else turn.text(),

@@ -37,6 +37,14 @@ class Holder:
     grace_seconds: float
     waiter_grace_seconds: float = 0
 
+    @property
+    def operation_lease_ms(self) -> int:
+        return round(self.operation_lease_seconds * 1000)
+
+    @property
+    def lane_lease_ms(self) -> int:
+        return round(self.lane_lease_seconds * 1000)
+
 
 @dataclass(frozen=True, slots=True)
 class ExceededQuota:
