@@ -26,7 +26,7 @@ from tests.unit.sdk.text.test_marked_text import EXPRESSIONS, PIECES, expression
 NANO = Path(kakeya_nano.__file__).parent / "kakeya-nano"
 BUILT = ("qwen", "llama3", "smollm", "mistral", "llama2", "gemma")
 """The kinds of `model_tokenizers` that are read there; `unigram` is refused."""
-SLICE = ("smollm", "llama2")
+SLICE = ("smollm", "mistral", "llama2")
 TOLD: tuple[dict[str, Any], ...] = (
     {},
     {"variables": {"enable_thinking": False}},
@@ -58,13 +58,22 @@ def _directories(flags: argparse.Namespace) -> Iterator[tuple[str, Path]]:
     yield "nano", NANO
     for name in SLICE if flags.slice else BUILT:
         model_tokenizers.BUILDERS[name](flags.directory / name)
-        yield name, flags.directory / name
+        yield name, _with_template(flags.directory / name)
     model_tokenizers.BUILDERS["unigram"](flags.directory / "unigram")
     if flags.smollm2:
         directory = flags.directory / "smollm2"
         directory.mkdir()
         shutil.copy(flags.smollm2, directory / "tokenizer.json")
-        yield "smollm2", directory
+        yield "smollm2", _with_template(directory)
+
+
+def _with_template(directory: Path) -> Path:
+    """Writes each message between two control tokens of the tokenizer."""
+    (directory / "chat_template.jinja").write_text("")
+    control = list(ChatTokenizer(str(directory))._tokenizer.control.contents.values())
+    source = "{% for m in messages %}" + control[-1] + "{{ m.content }}" + control[-2] + "{% endfor %}"
+    (directory / "chat_template.jinja").write_text(source)
+    return directory
 
 
 def _tokenizer(tokenizer: ChatTokenizer, texts: list[str], random: Random) -> dict[str, Any]:
@@ -81,6 +90,7 @@ def _tokenizer(tokenizer: ChatTokenizer, texts: list[str], random: Random) -> di
         "ids": ids,
         "bare_ids": [tokenizer.encode(text, special_tokens=False) for text in texts],
         "as_text": [tokenizer.encode(text, parses=False) for text in texts],
+        "prompts": [tokenizer.prompt([{"role": "user", "content": text}]) for text in texts],
         "decoded": [tokenizer.decode(each, special_tokens=True) for each in ids[:NUM_DECODED]],
         "cut": [tokenizer.decode(each) for each in cut],
         "pieces": [_pieces(tokenizer, each) for each in cut[: NUM_DECODED // 5]],

@@ -27,6 +27,7 @@ interface Texts {
   readonly ids: number[][];
   readonly bare_ids: number[][];
   readonly as_text: number[][];
+  readonly prompts: number[][];
   readonly decoded: string[];
   readonly cut: string[];
   readonly pieces: string[][];
@@ -65,6 +66,8 @@ interface Cases {
 const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 const PYTHON = process.env.KAKEYA_TEST_PYTHON ?? `${ROOT}.venv/bin/python`;
 const { KAKEYA_TEST_TEXTS: number, KAKEYA_TEST_SMOLLM2: smollm2 } = process.env;
+/** Of all texts by one tokenizer, on a machine that is busy. */
+const PATIENT = 900_000;
 const NUM_TEXTS = Number(number ?? 100);
 const directory = mkdtempSync(join(tmpdir(), "kakeya-texts-"));
 const asked = [...(number ? [] : ["--slice"]), ...(smollm2 ? ["--smollm2", smollm2] : [])];
@@ -94,24 +97,30 @@ function different<T, Made>(
     .slice(0, 3);
 }
 
-test.each(Object.entries(cases.tokenizers))("%s: ids and texts are Python's", async (_, expected) => {
-  const tokenizer = await ChatTokenizer.load(expected.directory, { isPlain: true });
-  const { texts, ids } = expected;
-  expect(texts).toHaveLength(NUM_TEXTS);
-  expect(tokenizer.eosTokenIds).toEqual(expected.eos_token_ids);
-  expect(tokenizer.numTokenIds).toBe(expected.num_token_ids);
-  expect(different(texts, ids, (text) => tokenizer.encode(text))).toEqual([]);
-  expect(different(texts, expected.bare_ids, (text) => tokenizer.encode(text, { specialTokens: false }))).toEqual([]);
-  expect(different(texts, expected.as_text, (text) => tokenizer.encode(text, { parses: false }))).toEqual([]);
-  expect(different(ids, expected.decoded, (each) => tokenizer.decode(each, { specialTokens: true }))).toEqual([]);
-  const cut = ids.map((each) => each.slice(Math.floor(each.length / 3), -1));
-  expect(different(cut, expected.cut, (each) => tokenizer.decode(each))).toEqual([]);
-  const streamed = different(cut, expected.pieces, (each) => {
-    const detokenizer = tokenizer.detokenizer();
-    return [...each.map((id) => detokenizer.push(id)), detokenizer.flush()];
-  });
-  expect(streamed).toEqual([]);
-});
+test.each(Object.entries(cases.tokenizers))(
+  "%s: ids and texts are Python's",
+  async (_, expected) => {
+    const tokenizer = await ChatTokenizer.load(expected.directory);
+    const { texts, ids } = expected;
+    expect(texts).toHaveLength(NUM_TEXTS);
+    expect(tokenizer.eosTokenIds).toEqual(expected.eos_token_ids);
+    expect(tokenizer.numTokenIds).toBe(expected.num_token_ids);
+    expect(different(texts, ids, (text) => tokenizer.encode(text))).toEqual([]);
+    expect(different(texts, expected.bare_ids, (text) => tokenizer.encode(text, { specialTokens: false }))).toEqual([]);
+    expect(different(texts, expected.as_text, (text) => tokenizer.encode(text, { parses: false }))).toEqual([]);
+    const prompt = (text: string): number[] => tokenizer.prompt([{ role: "user", content: text }]);
+    expect(different(texts, expected.prompts, prompt)).toEqual([]);
+    expect(different(ids, expected.decoded, (each) => tokenizer.decode(each, { specialTokens: true }))).toEqual([]);
+    const cut = ids.map((each) => each.slice(Math.floor(each.length / 3), -1));
+    expect(different(cut, expected.cut, (each) => tokenizer.decode(each))).toEqual([]);
+    const streamed = different(cut, expected.pieces, (each) => {
+      const detokenizer = tokenizer.detokenizer();
+      return [...each.map((id) => detokenizer.push(id)), detokenizer.flush()];
+    });
+    expect(streamed).toEqual([]);
+  },
+  PATIENT,
+);
 
 /** What it makes, or by which error it says that it cannot. */
 function told<T>(make: () => T): T | string {
