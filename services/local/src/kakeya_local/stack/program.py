@@ -46,14 +46,14 @@ class Program:
     name: str
     stage: Stage
     command: tuple[str, ...]
-    start_seconds: int
+    start_seconds: int = 5  # a busy machine takes seconds to find out that something cannot start
 
 
 def redis_program(server: str, port: int, directory: Path, *, persistent: bool) -> Program:
     """Redis on loopback. What it acknowledged is on disk (append-only file, fsync always) if it is persistent."""
     durability = ("--appendonly", "yes", "--appendfsync", "always") if persistent else ("--appendonly", "no")
     command = (server, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", "", *durability)
-    return Program(REDIS, Stage.REDIS, command, start_seconds=1)
+    return Program(REDIS, Stage.REDIS, command)
 
 
 def router_program(
@@ -75,7 +75,7 @@ def router_program(
     command = _kakeya(
         "router", redis=redis, redis_directory=redis_directory, bind=bind, auth=auth, metrics_bind=metrics_bind
     )
-    return Program(ROUTER, Stage.ROUTER, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
+    return Program(ROUTER, Stage.ROUTER, (*command, *(["--insecure"] if insecure else [])))
 
 
 def worker_program(
@@ -114,7 +114,7 @@ def worker_program(
         metrics_bind=metrics_bind,
         worker_id=name,
     )
-    return Program(name, Stage.WORKER, command, start_seconds=5)
+    return Program(name, Stage.WORKER, command)
 
 
 def http_program(bind: HostPort, router: HostPort, *, tokenizer: str | None, insecure: bool) -> Program:
@@ -124,7 +124,7 @@ def http_program(bind: HostPort, router: HostPort, *, tokenizer: str | None, ins
         tokenizer: MODEL=DIR_OR_HUB_ID, by the name that the model is served under; None: as its variables say.
     """
     command = _kakeya("http", router=router, bind=bind, tokenizer=tokenizer)
-    return Program(HTTP, Stage.HTTP, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
+    return Program(HTTP, Stage.HTTP, (*command, *(["--insecure"] if insecure else [])))
 
 
 def prometheus_program(server: str, address: HostPort, directory: Path) -> Program:
@@ -136,13 +136,13 @@ def prometheus_program(server: str, address: HostPort, directory: Path) -> Progr
         "enable-feature": "exemplar-storage",  # trace ids beside values
     }
     command = (server, *(f"--{name}={value}" for name, value in (flags | _KEPT).items()))
-    return Program(PROMETHEUS, Stage.PROMETHEUS, command, start_seconds=1)
+    return Program(PROMETHEUS, Stage.PROMETHEUS, command)
 
 
 def collector_program(collector: str, directory: Path) -> Program:
     """An OpenTelemetry collector, with its configuration in a directory."""
     command = (collector, f"--config={directory / f'{COLLECTOR}.yaml'}")
-    return Program(COLLECTOR, Stage.COLLECTOR, command, start_seconds=1)
+    return Program(COLLECTOR, Stage.COLLECTOR, command)
 
 
 def _kakeya(subcommand: str, **flags: object) -> tuple[str, ...]:
