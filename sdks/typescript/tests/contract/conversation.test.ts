@@ -18,6 +18,12 @@ async function closing<T>(work: (session: Session) => Promise<T>): Promise<T> {
   return await work(session);
 }
 
+test("runs on the runtime that it is said to run on", () => {
+  const { node, bun, deno } = process.versions as Readonly<Record<string, string | undefined>>;
+  const name = bun ? "bun" : deno ? "deno" : `node-${parseInt(node ?? "")}`;
+  expect(name).toBe(process.env.KAKEYA_TEST_RUNTIME ?? name);
+});
+
 describe.concurrent("a session", () => {
   test("the example of the issue", async () => {
     const session = await client.createSession();
