@@ -107,6 +107,9 @@ test-typescript: install $(TS)/node_modules/.installed $(if $(TS_FLAGS),,$(RUNTI
 	cd $(TS) && npm run --silent test -- --coverage $(TS_FLAGS)
 	$(if $(TS_FLAGS),,$(RUNTIMES)/run)
 
+test-typescript-text: install $(TS)/node_modules/.installed build/clients/smollm2/tokenizer.json ## its ids and rendered conversations are Python's on TEXTS=5000 texts, with SmolLM2's tokenizer, too (minutes; installs that: 250 MB)
+	cd $(TS) && KAKEYA_TEST_TEXTS=$(or $(TEXTS),5000) KAKEYA_TEST_SMOLLM2='$(CURDIR)/build/clients/smollm2/tokenizer.json' npm run --silent test -- --project text
+
 proto: install $(TS)/node_modules/.installed ## generate the Python stubs and the TypeScript messages from proto/
 	$(BIN)/python scripts/generate_stubs.py proto/python/src
 	$(BIN)/python scripts/generate_typescript.py $(TS)/src/_generated
