@@ -11,7 +11,7 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -51,14 +51,26 @@ class Stack:
     def where(self) -> dict[str, Any]:
         return self.said
 
-    def start_router(self) -> str:
+    def start_router(self, flags: Sequence[str] = ()) -> str:
         """A further one; returns its address."""
-        return self._made.start_router(*FLAGS).address
+        return self._made.start_router(*FLAGS, *flags).address
 
     def kill_router(self, address: str) -> None:
         router = next(each for each in self._made.routers if each.address == address)
         router.kill()
         self._made.routers.remove(router)
+
+    def stop_router(self, address: str) -> None:
+        """As its operator does."""
+        router = next(each for each in self._made.routers if each.address == address)
+        router.terminate()
+        self._made.routers.remove(router)
+
+    def pause_store(self) -> None:
+        self._made.redis.pause()
+
+    def resume_store(self) -> None:
+        self._made.redis.resume()
 
     def kill_worker(self, session: str) -> str:
         """That of a session; returns its id. Another one takes its place."""
