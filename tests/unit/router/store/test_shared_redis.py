@@ -163,6 +163,18 @@ async def test_one_that_does_not_greet_is_given_up(redis_url: str) -> None:
                 await client.ping()
 
 
+async def test_an_answer_has_its_whole_time_after_a_slow_beginning() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(1.8)
+        await greet(reader, writer)
+        await reader.readuntil(b"ECHO")
+        await asyncio.sleep(1.8)
+        writer.write(b"$3\r\none\r\n")
+
+    async with scripted(serve) as url, shared(url, timeout_seconds=3.0) as client:
+        assert await client.echo("?") == "one"
+
+
 async def test_a_connection_that_nobody_uses_is_known_to_be_gone(
     own_redis: RedisServer, admin: "redis.asyncio.Redis"
 ) -> None:
@@ -211,6 +223,19 @@ async def test_at_its_end_it_waits_for_what_was_asked(redis_url: str) -> None:
     assert await asyncio.gather(*asked) == [*range(1, 10)]
     with pytest.raises(exceptions.ConnectionError, match="ended"):
         await client.ping()
+
+
+async def test_what_follows_from_a_last_answer_is_still_asked(redis_url: str) -> None:
+    client = SharedRedis(redis_url, LONG_SECONDS)
+
+    async def twice() -> int:
+        await client.incr("count")
+        return int(await client.incr("count"))
+
+    asked = asyncio.ensure_future(twice())
+    await asyncio.sleep(0)
+    await client.drain(LONG_SECONDS)
+    assert await asked == 2
 
 
 async def test_at_its_end_it_waits_for_nobody_who_is_silent(own_redis: RedisServer) -> None:

@@ -20,7 +20,7 @@ V = TypeVar("V")
 MAX_AGE_SECONDS = 0.8
 # A hundred bytes to a KB each.
 _MAX_ENTRIES = 4096
-# Of the 64 connections to Redis.
+# At Redis at once: guesses come in crowds.
 _MAX_STRANGERS = 8
 
 

@@ -5,6 +5,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +24,9 @@ Command = Sequence[Any]
 class SharedRedis(Redis):
     """Its commands raise what redis-py's raise, but each is tried once. A cancelled one is not taken back.
 
-    redis-py has a connection for each command that waits, and a dozen steps to take one and to give it back, which cost
-    four times what the command itself does. There are two here, since an answer of many bytes holds up those behind it:
-    one whose answers are texts, and one whose answers are bytes (NEVER_DECODE).
+    redis-py has a connection for each command that waits, and to take one and to give it back is half of what a command
+    costs. There are two here, since an answer of many bytes holds up those behind it: one whose answers are texts, and
+    one whose answers are bytes (NEVER_DECODE).
 
     Args:
         timeout_seconds: of a connection's begin, and of an answer.
@@ -59,9 +60,16 @@ class SharedRedis(Redis):
         return [self._read(command, answer, {}) for command, answer in zip(commands, answers, strict=True)]
 
     async def drain(self, timeout_seconds: float) -> None:
-        """Ends the connections, once all that was asked has its answer. Later commands raise ConnectionError."""
+        """Ends the connections, once all that is asked has its answer, or after so many seconds. Later commands raise
+        ConnectionError.
+        """
+        links = self._links.values()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while waiting := [link.answered() for link in links if link.is_asked]:
+                    await asyncio.gather(*waiting)
         self._has_ended = True
-        await asyncio.gather(*(link.drain(timeout_seconds) for link in self._links.values()))
+        await asyncio.gather(*(link.end() for link in links))
 
     def _link(self, is_text: bool) -> "Link":
         link = self._links.get(is_text)
@@ -88,7 +96,7 @@ class _Asked:
 
 
 class Link:
-    """One connection. It begins at once, and ends where it breaks, has an answer too late, or is drained; what has no
+    """One connection. It begins at once, and ends where it breaks, has an answer too late, or is told to; what has no
     answer then fails with it.
     """
 
@@ -117,11 +125,17 @@ class Link:
         self._has_unsent.set()
         return asked.heard
 
-    async def drain(self, timeout_seconds: float) -> None:
-        """Ends it once all that was asked has its answer, or after so many seconds."""
-        until = self._loop.time() + timeout_seconds
-        while self._asked and (left := until - self._loop.time()) > 0:
-            await asyncio.wait([self.ask([("PING",)])], timeout=left)
+    @property
+    def is_asked(self) -> bool:
+        """Whether answers are to come."""
+        return bool(self._asked)
+
+    def answered(self) -> asyncio.Future[Any]:
+        """Once what has been asked so far has its answer, or has failed."""
+        return asyncio.gather(self.ask([("PING",)]), return_exceptions=True)
+
+    async def end(self) -> None:
+        """What is still asked fails."""
         if not self.has_ended:
             self._life.cancel()
         await asyncio.wait([self._life])
