@@ -36,9 +36,9 @@ class SessionStores(
 ):
     """Args: as `Holder` takes them, whose leases last ten seconds where none is given."""
 
-    def __init__(self, redis: RedisConnection, router_id: str = "router", **seconds: Any) -> None:
-        leases = {"operation_lease_seconds": 10.0, "lane_lease_seconds": 10.0, "grace_seconds": 0.0}
-        super().__init__(redis, Holder(router_id=router_id, **leases | seconds))
+    def __init__(self, redis: RedisConnection, router_id: str = "router", **spans: Any) -> None:
+        leases = {"operation_lease_ms": 10_000, "lane_lease_ms": 10_000, "grace_seconds": 0.0}
+        super().__init__(redis, Holder(router_id=router_id, **leases | spans))
 
     async def end(
         self, record: SessionRecord, claim: Claim, at: LaneAtRest, *, closes: Closes = Closes.NONE

@@ -6,7 +6,7 @@ from kakeya_router.lanes.admission_queue import LEASE_SECONDS
 from kakeya_router.lanes.closing import LANE_LEASE_SECONDS
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.access.credential_store import CredentialStore
-from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.connection import RedisConnection, in_ms
 from kakeya_router.store.fleet.tunnel_store import TunnelStore
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.sessions.closing_store import ClosingStore
@@ -27,8 +27,8 @@ class Stores:
     def __init__(self, settings: RouterSettings, redis: RedisConnection, grace_seconds: float) -> None:
         holder = Holder(
             router_id=secrets.token_hex(4),
-            operation_lease_seconds=settings.operation_lease_seconds,
-            lane_lease_seconds=LANE_LEASE_SECONDS,
+            operation_lease_ms=in_ms(settings.operation_lease_seconds),
+            lane_lease_ms=in_ms(LANE_LEASE_SECONDS),
             grace_seconds=grace_seconds,
             waiter_grace_seconds=LEASE_SECONDS,
         )

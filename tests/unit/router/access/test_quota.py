@@ -270,7 +270,7 @@ async def test_over_a_long_time_the_rate_holds(stores: Stores) -> None:
 
 
 async def test_an_operation_that_is_taken_over_is_charged_once(stores: Stores) -> None:
-    hasty = SessionStores(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
+    hasty = SessionStores(stores.redis, "vanished", operation_lease_ms=-1000, lane_lease_ms=-1000, grace_seconds=0)
     record = await stores.opened("one", "a")
     assert (await hasty.begin_operation(record, Claim("lost"), GENERATE, 600)).outcome == "begun"
     assert (await stores.sessions.begin_operation(record, Claim("mine"), GENERATE, 600)).outcome == "recover"
@@ -284,7 +284,7 @@ async def test_an_operation_that_is_taken_over_is_charged_once(stores: Stores) -
 
 
 async def test_an_operation_is_taken_over_also_when_the_tokens_are_used_up(stores: Stores) -> None:
-    hasty = SessionStores(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
+    hasty = SessionStores(stores.redis, "vanished", operation_lease_ms=-1000, lane_lease_ms=-1000, grace_seconds=0)
     record = await stores.opened("one", "a")
     await stores.opened("two", "a")
     assert (await hasty.begin_operation(record, Claim("lost"), GENERATE, 600)).outcome == "begun"

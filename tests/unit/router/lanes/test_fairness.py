@@ -335,8 +335,8 @@ async def test_after_an_outage_nobody_is_taken_for_lapsed(stores: Stores) -> Non
     sessions = SessionStores(
         stores.redis,
         "router",
-        operation_lease_seconds=10,
-        lane_lease_seconds=10,
+        operation_lease_ms=10_000,
+        lane_lease_ms=10_000,
         grace_seconds=0,
         waiter_grace_seconds=60,
     )

@@ -27,7 +27,7 @@ FIRST, BOTH = (SNAPSHOT,), (SNAPSHOT, LATER)
 LISTED = (*BOTH, StoredSnapshot(FILES[2], 0, 6, 20))
 OTHER_WORKER = worker_record("v", address="127.0.0.1:2", lane_bytes=70)
 OLD_WORKER = replace(OTHER_WORKER, incarnation=Incarnation("old"))
-HASTY: dict[str, Any] = {"operation_lease_seconds": -1, "lane_lease_seconds": -1}
+HASTY: dict[str, Any] = {"operation_lease_ms": -1000, "lane_lease_ms": -1000}
 """As `by`: a router whose leases lapse at once."""
 PATIENT = {"grace_seconds": 3600}
 """Likewise: one that takes nothing over so soon after an outage."""

@@ -16,7 +16,7 @@ from tests.unit.router.session_stores import SessionStores
 
 ONE, TWO, THREE = SessionId("p.one"), SessionId("p.two"), SessionId("p.three")
 SESSION, WORKER = session_record("one"), worker_record()
-LEASES: dict[str, Any] = {"operation_lease_seconds": 600.0, "lane_lease_seconds": 300.0}
+LEASES: dict[str, Any] = {"operation_lease_ms": 600_000, "lane_lease_ms": 300_000}
 """Each other ones, which lapse in no test by themselves."""
 GONE = "gone"
 """What is not there any more."""

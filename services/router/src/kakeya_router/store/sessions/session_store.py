@@ -23,8 +23,8 @@ class Holder:
 
     Attributes:
         router_id: names it in operation records.
-        operation_lease_seconds: how long an operation stays its own without a renewal.
-        lane_lease_seconds: how long opening or closing a session stays its own; it is not renewed, so it must outlast
+        operation_lease_ms: how long an operation stays its own without a renewal.
+        lane_lease_ms: how long opening or closing a session stays its own; it is not renewed, so it must outlast
             the worker's call.
         grace_seconds: after an outage of Redis no lapsed operation is taken over for so long; its router could not
             renew it.
@@ -32,18 +32,10 @@ class Holder:
     """
 
     router_id: str
-    operation_lease_seconds: float
-    lane_lease_seconds: float
+    operation_lease_ms: int
+    lane_lease_ms: int
     grace_seconds: float
     waiter_grace_seconds: float = 0
-
-    @property
-    def operation_lease_ms(self) -> int:
-        return round(self.operation_lease_seconds * 1000)
-
-    @property
-    def lane_lease_ms(self) -> int:
-        return round(self.lane_lease_seconds * 1000)
 
 
 @dataclass(frozen=True, slots=True)
