@@ -81,7 +81,7 @@ class ChatTokenizer(PromptTokenizer):
         except TokenizerError:  # it takes no such conversation
             return False
 
-    @property
+    @cached_property
     def end_of_turn_id(self) -> int | None:
         """The control token that the chat template ends an answer with, right behind it or behind other such tokens.
 
@@ -145,10 +145,14 @@ class ChatTokenizer(PromptTokenizer):
         """
         suffixes = self._suffixes_for(tools)
         text = suffixes.text(Wanted(messages, index, False, tools, variables, datetime.now()))
-        closed = None if text is None else self._behind_end(suffixes, text, max_tokens)
-        if text is None or closed is None:
+        if text is None:
             return None
         ids = self._ids(text, max_tokens, goes_on=True)
+        if suffixes.end == self._suffixes.end and text.startswith(suffixes.end) and ids[0] == self.end_of_turn_id:
+            return ids, 1  # a text that begins with a control token is encoded alike, whatever stands before it
+        closed = self._behind_end(suffixes, text, max_tokens)
+        if closed is None:
+            return None
         num_known = len(ids) - len(closed)
         return (ids, num_known) if num_known > 0 and ids[num_known:] == closed else None
 

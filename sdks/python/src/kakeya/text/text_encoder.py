@@ -30,8 +30,9 @@ class TextEncoder:
 
     def parsed(self, text: str, *, special_tokens: bool) -> list[int]:
         """A text whose control tokens are such."""
-        # A batch of one: unlike `encode` it lets other threads run meanwhile, which for a book is seconds.
-        (encoding,) = self._backend.encode_batch([text], add_special_tokens=special_tokens)
+        # A batch of one: unlike `encode` it lets other threads run meanwhile, which for a book is seconds. The fast one
+        # does not say where the tokens stand, and takes four fifths of the time.
+        (encoding,) = self._backend.encode_batch_fast([text], add_special_tokens=special_tokens)
         return list(encoding.ids)
 
     def as_text(self, text: str, *, special_tokens: bool) -> list[int]:
@@ -58,6 +59,10 @@ class TextEncoder:
         Raises:
             PromptRefused: there is no other way to write what the text spells.
         """
+        if not has_stand_ins(marked):
+            ids = self.parsed(marked, special_tokens=False)
+            if not goes_on or self._is_begun_by(ids, marked):
+                return ids
         meant = self._control.stand_ins.unmark(marked)
         (encoding,) = self._backend.encode_batch([meant], add_special_tokens=False)
         places = [(start, end) for _, start, end in self._controls(encoding, meant)]
@@ -66,12 +71,17 @@ class TextEncoder:
             return list(encoding.ids)
         masked = self._control.stand_ins.masked(marked, self._neutral)
         (encoding,) = self._backend.encode_batch([masked], add_special_tokens=False)
-        ids: list[int] = []
+        ids = []
         last = 0
         for id_, start, end in self._controls(encoding, masked):
             ids += [*self._between(meant, last, start, goes_on=goes_on), id_]
             last = end
         return ids + self._between(meant, last, len(meant), goes_on=goes_on)
+
+    def _is_begun_by(self, ids: Sequence[int], text: str) -> bool:
+        """Whether a text begins with a control token: it is encoded alike, whatever stands before it."""
+        first = self._control.contents.get(ids[0]) if ids else None
+        return first is not None and text.startswith(first)
 
     def _controls(self, encoding: "Encoding", text: str) -> Iterator[tuple[int, int, int]]:
         """The control tokens in it: id, and where its letters begin and end."""

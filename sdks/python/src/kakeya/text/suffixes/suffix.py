@@ -33,13 +33,16 @@ class Suffix:
         self._control = control
         self.end = self._found_end(eos)
 
-    def text(self, wanted: Wanted) -> str | None:
+    def text(self, wanted: Wanted, *, is_known: bool = False) -> str | None:
         """What stands behind the answer, with stand-ins, up to and with the beginning of the next one.
+
+        Args:
+            is_known: that behind an answer of this form it does not depend on the answer's text; one marker will do.
 
         Returns:
             None where a marker as the answer does not come out exactly once, or what follows depends on it.
         """
-        found = self._around(wanted)
+        found = self._around(wanted, MARKERS[:1] if is_known else MARKERS)
         if found is None:
             return None
         behind = found[1]
@@ -74,12 +77,12 @@ class Suffix:
             and places == sorted(places)
         )
 
-    def _around(self, wanted: Wanted) -> tuple[str, str] | None:
+    def _around(self, wanted: Wanted, markers: Sequence[str] = MARKERS) -> tuple[str, str] | None:
         """What stands before the answer and behind it."""
         for way in marked_answer.ways(wanted.answer):
-            first, second = (self._parted(wanted, way, marker) for marker in MARKERS)
-            if first and second and self.meant(first[1]) == self.meant(second[1]):
-                return first
+            found = [parted for marker in markers if (parted := self._parted(wanted, way, marker)) is not None]
+            if len(found) == len(markers) and len({self.meant(behind) for _, behind in found}) == 1:
+                return found[0]
         return None
 
     def _parted(self, wanted: Wanted, way: Way, marker: str) -> tuple[str, str] | None:

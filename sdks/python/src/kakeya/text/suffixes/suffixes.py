@@ -11,6 +11,9 @@ answer and what follows look, the head, tools, variables), by rendering it behin
   and thoughts, and the short form stands for the long one: first without the head, then with it (Mistral writes the
   system's text into the last turn). Where neither does, the whole conversation is rendered each time.
 
+That what follows does not depend on the answer's text is found out with it, by two markers as that text; from then on
+one is rendered.
+
 A template that changes its ways beyond some number of messages does not show it in short ones. So the short form is
 held against the whole again whenever a conversation is twice as long as those before it. A template that looks for a
 certain word in old texts is not found out. Even there no message is lost and none gets another's text: what follows the
@@ -88,7 +91,7 @@ class Suffixes:
     def _rendered(self, way: Way, wanted: Wanted) -> str | None:
         if way == "never":
             return None
-        short = self._short(way, histories.SHORT, wanted) if way != "whole" else ()
+        short = self._short(way, histories.SHORT, wanted, is_known=True) if way != "whole" else ()
         return short[0] if short else self._suffix.text(wanted)  # what is refused there is refused
 
     def _learnt(self, key: bytes, known: _Known | None, wanted: Wanted) -> str | None:
@@ -124,9 +127,11 @@ class Suffixes:
         others = histories.OTHERS if is_new else ()
         return all(self._meant(self._short(way, each, wanted)) in ([], [meant]) for each in others)
 
-    def _short(self, way: Way, history: Sequence[Message], wanted: Wanted) -> tuple[str | None, ...]:
+    def _short(
+        self, way: Way, history: Sequence[Message], wanted: Wanted, *, is_known: bool = False
+    ) -> tuple[str | None, ...]:
         """One suffix; none where the template refuses the history."""
-        return unless_refused(lambda: (self._suffix.text(_behind(way, history, wanted)),), ())
+        return unless_refused(lambda: (self._suffix.text(_behind(way, history, wanted), is_known=is_known),), ())
 
     def _meant(self, found: tuple[str | None, ...]) -> list[str | None]:
         return [each and self._suffix.meant(each) for each in found]
