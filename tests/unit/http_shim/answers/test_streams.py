@@ -143,6 +143,18 @@ async def test_signs_of_life(runtime: ScriptedRuntime, tokenizer_dir: Path, hold
         await shim.nothing_left()
 
 
+async def test_the_first_token_begins_the_stream_though_its_text_is_held_back(
+    runtime: ScriptedRuntime, tokenizer_dir: Path
+) -> None:
+    runtime.hold_after = 1
+    async with serving_shim(runtime, tokenizer_dir, "--keep-alive-comment-seconds", "600") as shim:
+        shim.will_say("Hi")
+        question = {"messages": HELLO, "stream": True, "stop": ["Hiya"]}
+        async with shim.http.stream("POST", CHAT, json=question) as response:
+            assert response.status_code == 200
+        await shim.nothing_left()
+
+
 async def test_a_failure_after_a_sign_of_life_is_an_error_event(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     runtime.hold_after = 0
     async with serving_shim(runtime, tokenizer_dir, "--keep-alive-comment-seconds", "0.05") as shim:

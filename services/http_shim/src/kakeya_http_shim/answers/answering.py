@@ -12,6 +12,7 @@ from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.answers.writer import Heading, Whole, Writer
 from kakeya_http_shim.choices.choice import ChoiceMaker, Ended, Event, Opened, Spent
 from kakeya_http_shim.choices.several import all_choices
+from kakeya_http_shim.choices.telling import Begun
 from kakeya_http_shim.conversations.said import SESSION_HEADER
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.text.delta import Delta
@@ -105,6 +106,9 @@ async def _streamed(
                 stream.opens(heading, event)
                 begin_signs.set()
                 continue
+            if isinstance(event, Begun):
+                await stream.begin()
+                continue
             if len(question.asks) > 1 and not begun:
                 begun.update(range(len(question.asks)))
                 await _begin_in_order(question, heading, stream)
@@ -140,6 +144,11 @@ class _Stream:
         """Its session is there; of several, the first counts."""
         if not self.reply.is_begun:
             self._beginning = self._beginning or self._writer.begin(heading, opened)
+
+    async def begin(self) -> None:
+        """Its client reads the status and the headers while the first event is written."""
+        if not self.reply.is_begun:
+            await self.say(b"")
 
     async def say(self, data: bytes) -> None:
         """Events, framed."""

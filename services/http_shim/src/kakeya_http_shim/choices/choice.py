@@ -20,7 +20,7 @@ from kakeya_http_shim.choices.ask import Ask, Live
 from kakeya_http_shim.choices.echo import echoed
 from kakeya_http_shim.choices.forgetting import Forgotten
 from kakeya_http_shim.choices.open_sessions import OpenSessions
-from kakeya_http_shim.choices.telling import Seconds, Telling
+from kakeya_http_shim.choices.telling import Begun, Seconds, Telling
 from kakeya_http_shim.conversations.branches import Branches, Source, branched_off
 from kakeya_http_shim.conversations.live_sessions import Begin, LiveSessions
 from kakeya_http_shim.conversations.parts import parts
@@ -97,7 +97,7 @@ class Ended:
     seconds: Seconds = field(default_factory=Seconds)
 
 
-Event = Opened | Delta | Ended
+Event = Opened | Begun | Delta | Ended
 _Held = tuple[AsyncSession, AsyncGeneration | None, Opened]
 """A session, what is generated in it where one call does it all, and what is told of it."""
 
@@ -121,8 +121,9 @@ class ChoiceMaker:
     splits_reasoning: bool
 
     def choice(self, ask: Ask, client: AsyncClient) -> AsyncGenerator[Event, None]:
-        """One `Opened`, pieces of the answer, one `Ended`. Raises KakeyaError, ApiError.
+        """One `Opened`, one `Begun` where a token comes, pieces of the answer, one `Ended`.
 
+        Raises KakeyaError, ApiError.
         Close it where it is left before its end (`contextlib.aclosing`).
         """
         live = ask.live
@@ -215,7 +216,7 @@ class ChoiceMaker:
 
     async def _events(
         self, ask: Ask, session: AsyncSession, opened: Opened, turn: AsyncGeneration | None
-    ) -> AsyncGenerator[Delta | Ended, None]:
+    ) -> AsyncGenerator[Begun | Delta | Ended, None]:
         offset = 0
         if ask.echoes:
             echo = await self._echo(ask, session)

@@ -24,6 +24,11 @@ class Seconds:
     from_then_on: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The first token is there: nothing is refused any more."""
+
+
 class Telling:
     """Tells one answer.
 
@@ -79,7 +84,7 @@ class Telling:
 
     async def pieces(
         self, generation: AsyncGeneration, at_first: Callable[[], object] = lambda: None
-    ) -> AsyncGenerator[Delta, None]:
+    ) -> AsyncGenerator[Begun | Delta, None]:
         """The answer, up to its end or where it is stopped; then the generation is left. Raises KakeyaError.
 
         Args:
@@ -90,6 +95,7 @@ class Telling:
                 if not self.token_ids:
                     self._first_at = time.monotonic()
                     at_first()
+                    yield Begun()
                 self.token_ids.append(token_id)
                 detail = generation.details.pop() if self._has_details else None
                 if piece := self._text.push(token_id, detail):
