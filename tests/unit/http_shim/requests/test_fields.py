@@ -1,5 +1,6 @@
 """Every field is honoured, or has no effect that anybody would miss, or is refused by name."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from pydantic import ValidationError
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
+from kakeya_http_shim.requests.fields import RequestModel, RuledModel
+from kakeya_http_shim.routes.openapi_document import document
 from tests.unit.http_shim.shim import HELLO, Shim
 
 WITHOUT_EFFECT = {
@@ -50,6 +53,18 @@ def test_every_field_says_what_it_is(model: type[ChatRequest]) -> None:
         assert isinstance(field.json_schema_extra, dict), name
         assert field.description, name
     assert not model.refused.keys() & model.model_fields.keys()
+
+
+def test_who_has_rules_obeys_them() -> None:
+    document("0", max_choices=1)  # reads all models there are
+    models = [*subclasses(RequestModel)]
+    assert {each for each in models if hasattr(each, "rules")} == {*subclasses(RuledModel)}
+
+
+def subclasses(model: type[RequestModel]) -> Iterator[type[RequestModel]]:
+    for each in model.__subclasses__():
+        yield each
+        yield from subclasses(each)
 
 
 @pytest.mark.parametrize("field", sorted(ChatRequest.refused))

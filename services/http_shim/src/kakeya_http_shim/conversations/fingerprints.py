@@ -29,8 +29,8 @@ _NUMBER = ""
 
 _JSON = json.JSONEncoder(sort_keys=True)
 
-_NUM_OF_TEXT = 2
-"""What is compared of a message that is a text and no more: its role, and that."""
+_OF_TEXT_ALONE = frozenset({"role", "content"})
+"""The fields of a message that is a text and no more, as nearly all are: JSON would take six times as long."""
 
 _BREAK = re.compile("(?<=[<\\[\\]])[\u200b-\u200d\u2060\ufeff]")
 """What pydantic-ai puts into `<|im_end|>` or `[INST]`, so that no server reads a control token there."""
@@ -50,13 +50,25 @@ def fingerprint(message: Message) -> bytes:
     cutting into parts, nor what it thought, in a field or before its answer, nor a character without width behind an
     angle bracket or a square one. The arguments of a call count by their JSON value where its id has the form of ours.
     """
+    text = _text_alone(message)
+    if text is not None:
+        return _of_text(message.role, text)
     compared = _said_by_model(message) if isinstance(message, AssistantMessage) else _as_sent(message)
-    content = compared["content"]
-    if len(compared) == _NUM_OF_TEXT and isinstance(content, str):  # as nearly all are: JSON takes three times as long
-        text = f"{message.role}\0{content}".encode("utf-8", "surrogatepass")
-        return blake2b(text, digest_size=32, person=_OF_TEXT).digest()
+    if compared.keys() == _OF_TEXT_ALONE and isinstance(compared["content"], str):
+        return _of_text(message.role, compared["content"])
     # JSON is unambiguous, and escaped it has bytes for halves of characters, too.
     return blake2b(_JSON.encode(compared).encode(), digest_size=32, person=_KIND).digest()
+
+
+def _text_alone(message: Message) -> str | None:
+    """What is compared of a message that came with a role and a text and no more; None of any other."""
+    if not (message.model_fields_set <= _OF_TEXT_ALONE and isinstance(message.content, str)):
+        return None
+    return _text(message).strip() if isinstance(message, AssistantMessage) else message.content
+
+
+def _of_text(role: str, text: str) -> bytes:
+    return blake2b(f"{role}\0{text}".encode("utf-8", "surrogatepass"), digest_size=32, person=_OF_TEXT).digest()
 
 
 def _as_sent(message: SystemMessage | UserMessage | ToolMessage) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 
 from kakeya_http_shim.messages_api.blocks import Texts, Turns
 from kakeya_http_shim.messages_api.messages_tools import CustomTools, OfferedChoice, ToolChoice
-from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel, Rule, honoured, known, without_effect
+from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel, Rule, RuledModel, honoured, known, without_effect
 from kakeya_http_shim.requests.generation_fields import (
     MAX_STOPS,
     MAX_TOKEN_ID,
@@ -61,7 +61,7 @@ class OutputConfig(RequestModel):
     refused: ClassVar[Mapping[str, str]] = {"task_budget": "max_tokens bounds an answer"}
 
 
-class MessagesFields(RequestModel):
+class MessagesFields(RuledModel):
     """What makes a prompt."""
 
     model: ModelName | None = honoured(

@@ -13,8 +13,8 @@ from kakeya_http_shim.requests.fields import (
     LATER,
     NotBoth,
     OnlyWith,
-    RequestModel,
     Rule,
+    RuledModel,
     at_fault,
     honoured,
     refusal,
@@ -59,7 +59,7 @@ def _empty(why: str) -> BeforeValidator:
     return BeforeValidator(lambda given: _only_empty(given, why))
 
 
-class OllamaFields(RequestModel):
+class OllamaFields(RuledModel):
     """What chats and single prompts have in common."""
 
     model: ModelName = honoured(..., "`:latest` behind its name says nothing")
@@ -153,7 +153,7 @@ class NamesModel:
         return {"anyOf": list(named)}
 
 
-class OllamaShowRequest(RequestModel):
+class OllamaShowRequest(RuledModel):
     """A model that is to be described."""
 
     model: ModelName | None = honoured(None, "`:latest` behind its name says nothing")

@@ -151,7 +151,7 @@ class OneOf:
 def _complete(schema: dict[str, Any], model: type[BaseModel]) -> None:
     """What of a RequestModel's doing pydantic does not know."""
     schema["additionalProperties"] = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
-    if issubclass(model, RequestModel) and model.rules:
+    if issubclass(model, RuledModel):
         schema["allOf"] = [rule.schema() for rule in model.rules]
 
 
@@ -160,7 +160,6 @@ class RequestModel(BaseModel):
 
     Attributes:
         refused: fields of OpenAI's API that are not served here, with the reason.
-        rules: between fields.
 
     A field that is not served, or not known, is as good as not there where it is null or an empty list: clients send
     back whole objects, and name what they do not use.
@@ -171,7 +170,6 @@ class RequestModel(BaseModel):
     )
 
     refused: ClassVar[Mapping[str, str]] = {}
-    rules: ClassVar[Sequence[Rule]] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -186,12 +184,6 @@ class RequestModel(BaseModel):
                 raise refusal(cls.refused[name], name)
         return {name: value for name, value in given.items() if name in known or value not in (None, [])}
 
-    @model_validator(mode="after")
-    def _obey_rules(self) -> Self:
-        for rule in self.rules:
-            rule.check(self)
-        return self
-
     @classmethod
     def read(cls, body: bytes) -> Self:
         """Reads a request. Raises ApiError, which names the field that is at fault."""
@@ -199,6 +191,18 @@ class RequestModel(BaseModel):
             return cls.model_validate_json(json_text.utf8(body))
         except ValidationError as error:
             raise problem(error, body) from None
+
+
+class RuledModel(RequestModel):
+    """One with rules between its fields. Of messages, which have none, a conversation brings hundreds."""
+
+    rules: ClassVar[Sequence[Rule]]
+
+    @model_validator(mode="after")
+    def _obey_rules(self) -> Self:
+        for rule in self.rules:
+            rule.check(self)
+        return self
 
 
 @cache

@@ -13,8 +13,8 @@ from kakeya_http_shim.requests.fields import (
     OneOf,
     OnlyFalse,
     OnlyWith,
-    RequestModel,
     Rule,
+    RuledModel,
     at_fault,
     honoured,
     without_effect,
@@ -62,7 +62,7 @@ Stop = Annotated[
 ]
 
 
-class StreamOptions(RequestModel):
+class StreamOptions(RuledModel):
     """How a stream is told."""
 
     include_usage: bool | None = honoured(None, "a last event with `usage`")
@@ -74,7 +74,7 @@ class StreamOptions(RequestModel):
     rules: ClassVar[Sequence[Rule]] = (OnlyWith("continuous_usage_stats", "include_usage"),)
 
 
-class KakeyaOptions(RequestModel):
+class KakeyaOptions(RuledModel):
     """What OpenAI's API has no field for."""
 
     on_overflow: Literal["evict", "refuse"] | None = honoured(
@@ -137,7 +137,7 @@ class OneForm:
 _OF_TEXT: Final[Mapping[str, Any]] = {"properties": {"type": {"const": "text"}}}
 
 
-class GenerationFields(RequestModel):
+class GenerationFields(RuledModel):
     """What chats and completions have in common."""
 
     model: ModelName | None = honoured(None, "may be left out where the runtime has a default")

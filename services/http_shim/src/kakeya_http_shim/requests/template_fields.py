@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
 from kakeya.text.chat_tokenizer import End
-from kakeya_http_shim.requests.fields import NotBoth, RequestModel, Rule, honoured, refusal
+from kakeya_http_shim.requests.fields import NotBoth, Rule, RuledModel, honoured, refusal
 from kakeya_http_shim.requests.tools import DeferredTool, Tools, for_template
 
 _MAX_VARIABLES = 64
@@ -32,7 +32,7 @@ Variables = Annotated[
 ]
 
 
-class TemplateFields(RequestModel):
+class TemplateFields(RuledModel):
     """Of all that is made from messages."""
 
     add_generation_prompt: bool | None = honoured(
