@@ -83,11 +83,15 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def call(self, context: Context, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
         """What a function or method returns."""
+        if getattr(callee, "__self__", None) is self:  # written by `_Measuring`; no template gets at the environment
+            return callee(*args)
         args = growth.checked(getattr(callee, "__name__", ""), (getattr(callee, "__self__", None), *args), kwargs)[1:]
         return self.measured(super().call(context, callee, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """What an operator makes of two values."""
+        if operator == "+" and type(left) is type(right) is str:  # what messages are written with
+            return budget.current().made(left + right)
         growth.check_operator(operator, left, right)
         made = super().call_binop(context, operator, left, right)
         return budget.current().added(left, right, made) if operator == "+" else self.measured(made)
