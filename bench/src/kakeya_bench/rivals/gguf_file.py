@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import gguf  # type: ignore[import-not-found]  # in an environment of its own
+import gguf  # in an environment of its own
 import numpy as np
 from safetensors import deserialize
 

@@ -1,0 +1,171 @@
+"""Blocks of GGUF's tensor types as float32, by the operations and in the order of ggml's reference.
+
+Format: https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h, and `dequantize_row_*` in ggml-quants.c. Scales
+are float16; each number takes one or two roundings to float32.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kakeya_shared.gguf.tensor_types import TensorType
+from kakeya_worker.engine.seams.verifier import ModelRefused
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+_CHUNK_NUMBERS: Final = 1 << 20
+"""As many are made at once: what lies between blocks and numbers takes several times their memory."""
+_FOUR: Final = np.uint8(4)
+_IQ4_NL: Final = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
+
+
+def dequantized(content: memoryview, kind: TensorType, num: int, name: str) -> Floats:
+    """All numbers of a tensor; [num].
+
+    Args:
+        content: as it is stored.
+        name: of the tensor, for errors.
+
+    Raises:
+        ModelRefused: its type is not one of those that can be read.
+    """
+    read = _READERS.get(kind.name)
+    if read is None:
+        raise ModelRefused(f"tensor {name} is of type {kind.name}; what can run: {', '.join(sorted(_READERS))}")
+    blocks = np.frombuffer(content, np.uint8).reshape(-1, kind.block_bytes)  # [blocks, bytes]
+    numbers = np.empty((len(blocks), kind.block_size), np.float32)  # [blocks, numbers of a block]
+    step = max(1, _CHUNK_NUMBERS // kind.block_size)
+    with np.errstate(all="ignore"):  # who uses the numbers refuses those that are not finite
+        for first in range(0, len(blocks), step):
+            chunk = slice(first, first + step)
+            numbers[chunk] = read(blocks[chunk])
+    return numbers.reshape(num)
+
+
+def _float32(blocks: Bytes) -> Floats:
+    return blocks.view("<f4").astype(np.float32)
+
+
+def _float16(blocks: Bytes) -> Floats:
+    return blocks.view("<f2").astype(np.float32)
+
+
+def _bfloat16(blocks: Bytes) -> Floats:
+    return (blocks.view("<u2").astype(np.uint32) << 16).view(np.float32)
+
+
+def _q8_0(blocks: Bytes) -> Floats:
+    return _scale(blocks, 0) * blocks[:, 2:].view(np.int8).astype(np.float32)
+
+
+def _q4_0(blocks: Bytes) -> Floats:
+    return _scale(blocks, 0) * (_nibbles(blocks[:, 2:], 16).astype(np.float32) - 8)
+
+
+def _q4_1(blocks: Bytes) -> Floats:
+    return _scale(blocks, 0) * _nibbles(blocks[:, 4:], 16).astype(np.float32) + _scale(blocks, 2)
+
+
+def _q5_0(blocks: Bytes) -> Floats:
+    return _scale(blocks, 0) * (_five_bits(blocks[:, 2:6], blocks[:, 6:]).astype(np.float32) - 16)
+
+
+def _q5_1(blocks: Bytes) -> Floats:
+    return _scale(blocks, 0) * _five_bits(blocks[:, 4:8], blocks[:, 8:]).astype(np.float32) + _scale(blocks, 2)
+
+
+def _iq4_nl(blocks: Bytes) -> Floats:
+    return _scale(blocks, 0) * _IQ4_NL[_nibbles(blocks[:, 2:], 16)]
+
+
+def _q2_k(blocks: Bytes) -> Floats:
+    """Sixteen groups of sixteen numbers of two bits, each group with a scale and a minimum of four bits."""
+    scales, minima = (blocks[:, :16] & 15).astype(np.float32), (blocks[:, :16] >> 4).astype(np.float32)
+    quants = _fields(blocks[:, 16:80], 32, (0, 2, 4, 6), 3).reshape(-1, 16, 16)
+    scales, minima = _scale(blocks, 80) * scales, _scale(blocks, 82) * minima  # [blocks, 16]
+    return _flat(scales[..., None] * quants.astype(np.float32) - minima[..., None])
+
+
+def _q3_k(blocks: Bytes) -> Floats:
+    """Sixteen groups of sixteen numbers of three bits; the scales have six. A high bit of 1 stands for no offset."""
+    low = _fields(blocks[:, 32:96], 32, (0, 2, 4, 6), 3)
+    high = _fields(blocks[:, :32], 32, range(8), 1)
+    quants = low.astype(np.float32) - np.float32(4) * (1 - high).astype(np.float32)
+    packed = blocks[:, 96:108]
+    scales = _fields(packed[:, :8], 8, (0, 4), 15) | _fields(packed[:, 8:], 4, (0, 2, 4, 6), 3) << _FOUR
+    steps = _scale(blocks, 108) * (scales.astype(np.float32) - 32)  # [blocks, 16]
+    return _flat(steps[..., None] * quants.reshape(-1, 16, 16))
+
+
+def _q4_k(blocks: Bytes) -> Floats:
+    return _with_minima(blocks, _fields(blocks[:, 16:], 32, (0, 4), 15))
+
+
+def _q5_k(blocks: Bytes) -> Floats:
+    high = _fields(blocks[:, 16:48], 32, range(8), 1)
+    return _with_minima(blocks, _fields(blocks[:, 48:], 32, (0, 4), 15) | high << _FOUR)
+
+
+def _q6_k(blocks: Bytes) -> Floats:
+    """Sixteen groups of sixteen numbers of six bits; the scales are int8."""
+    low = _fields(blocks[:, :128], 64, (0, 4), 15)
+    quants = low | _fields(blocks[:, 128:192], 32, (0, 2, 4, 6), 3) << _FOUR
+    scales = _scale(blocks, 208) * blocks[:, 192:208].view(np.int8).astype(np.float32)  # [blocks, 16]
+    return _flat(scales[..., None] * (quants.astype(np.float32) - 32).reshape(-1, 16, 16))
+
+
+def _with_minima(blocks: Bytes, quants: Bytes) -> Floats:
+    """Eight groups of 32 numbers, each group with a scale and a minimum of six bits (Q4_K, Q5_K)."""
+    first, second, rest = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
+    scales = np.concatenate([first & 63, rest & 15 | (first >> 6) << 4], axis=1).astype(np.float32)
+    minima = np.concatenate([second & 63, rest >> 4 | (second >> 6) << 4], axis=1).astype(np.float32)
+    scales, minima = _scale(blocks, 0) * scales, _scale(blocks, 2) * minima  # [blocks, 8]
+    return _flat(scales[..., None] * quants.reshape(-1, 8, 32).astype(np.float32) - minima[..., None])
+
+
+def _scale(blocks: Bytes, at: int) -> Floats:
+    """The float16 at a byte of each block; [blocks, 1]."""
+    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
+
+
+def _nibbles(packed: Bytes, width: int) -> Bytes:
+    """The low halves of so many bytes, then their high ones, and so on."""
+    return _fields(packed, width, (0, 4), 15)
+
+
+def _five_bits(high: Bytes, packed: Bytes) -> Bytes:
+    """32 numbers whose fifth bits lie in four bytes."""
+    bits = np.unpackbits(np.ascontiguousarray(high), axis=1, bitorder="little")
+    return _nibbles(packed, 16) | bits << _FOUR
+
+
+def _fields(packed: Bytes, width: int, shifts: "range | tuple[int, ...]", mask: int) -> Bytes:
+    """Bits of so many bytes at the first place, then at the next, then of the bytes that follow; [blocks, numbers]."""
+    groups = np.ascontiguousarray(packed).reshape(len(packed), -1, 1, width)
+    fields: Bytes = groups >> np.array(shifts, np.uint8)[:, None] & np.uint8(mask)
+    return fields.reshape(len(packed), -1)
+
+
+def _flat(groups: Floats) -> Floats:
+    return groups.reshape(len(groups), -1)
+
+
+_READERS: Final[Mapping[str, Callable[[Bytes], Floats]]] = {
+    "F32": _float32,
+    "F16": _float16,
+    "BF16": _bfloat16,
+    "Q8_0": _q8_0,
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q5_0": _q5_0,
+    "Q5_1": _q5_1,
+    "IQ4_NL": _iq4_nl,
+    "Q2_K": _q2_k,
+    "Q3_K": _q3_k,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "Q6_K": _q6_k,
+}
