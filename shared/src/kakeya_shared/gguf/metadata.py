@@ -1,7 +1,7 @@
 """What a GGUF file says of itself: values by key, decoded when they are asked for."""
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -62,6 +62,11 @@ class Metadata:
     def keys(self) -> list[str]:
         """In the file's order."""
         return list(self._values)
+
+    def is_one_of(self, key: str, values: Collection[float]) -> bool:
+        """Whether a key's value is one of these numbers. Raises KeyError where the key is absent."""
+        value = self._values[key]
+        return isinstance(value, int | float) and value in values
 
     def integer(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """A whole number of at least `least`, and below 2^31."""

@@ -1,4 +1,4 @@
-"""Checkpoints in Hugging Face's layout: a directory with config.json beside its weights."""
+"""Checkpoints: a directory in Hugging Face's layout, with config.json beside its weights, or a GGUF file."""
 
 import json
 import os
@@ -8,19 +8,30 @@ from typing import Any
 import structlog
 
 from kakeya_shared.contract.tokenizer_digest import TokenizerError, tokenizer_digest
+from kakeya_shared.gguf import model_names
+from kakeya_shared.gguf.gguf_error import GgufError
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.hub.files import OF_A_CHECKPOINT
 from kakeya_worker.models import language_part
+from kakeya_worker.models.gguf import gguf_config, gguf_tensors
 
 _log = structlog.get_logger()
 
 
 def locate(model: str) -> Path:
-    """The local directory of a model: itself, or a hub id's snapshot, downloaded where needed.
+    """The local place of a model: a directory, a GGUF file, or a hub id's snapshot, downloaded where needed.
 
     Raises:
-        ModelRefused: there is neither.
+        ModelRefused: there is none.
     """
+    try:
+        file = model_names.file_of(model)
+    except GgufError as error:
+        raise ModelRefused(str(error)) from error
+    if file is not None and not file.is_dir():
+        if not file.is_file():
+            raise ModelRefused(f"{file} is not there")
+        return file
     directory = Path(os.path.expanduser(model))
     if os.path.isdir(directory):  # False, too, for what is no path, where pathlib raises
         return directory
@@ -43,13 +54,15 @@ def _snapshot_of_hub(model: str) -> Path:
         ) from error
 
 
-def read_config(directory: Path) -> dict[str, Any]:
-    """config.json of the language model. Raises ModelRefused."""
-    path = directory / "config.json"
+def read_config(place: Path) -> dict[str, Any]:
+    """config.json of the language model, or what a GGUF file says in its words. Raises ModelRefused."""
+    if place.is_file():
+        return gguf_config.config_of(gguf_tensors.opened(place))
+    path = place / "config.json"
     try:
         config = json.loads(path.read_text())
     except OSError as error:
-        raise ModelRefused(f"{directory} holds no readable config.json") from error
+        raise ModelRefused(f"{place} holds no readable config.json") from error
     except (ValueError, RecursionError) as error:
         raise ModelRefused(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict):

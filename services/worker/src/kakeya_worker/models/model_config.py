@@ -60,6 +60,8 @@ class ModelConfig:
         """Everything that the logits depend on beside the weights; plain JSON."""
         numbers = asdict(self)
         del numbers["dtype"]  # the weights say it themselves
+        if not self.rope_scaling.factors:  # digests of models without them are older than they are
+            del numbers["rope_scaling"]["factors"]
         return numbers
 
 

@@ -20,7 +20,8 @@ class RopeScaling:
     """Parameters of one scaling; names as in config.json.
 
     Attributes:
-        kind: default, linear (arXiv 2306.15595) or llama3 (Llama 3.1's, arXiv 2407.21783).
+        kind: default, linear (arXiv 2306.15595), llama3 (Llama 3.1's, arXiv 2407.21783), or factors.
+        factors: by what each frequency is divided; GGUF files have them in place of llama3's parameters.
     """
 
     kind: str = "default"
@@ -28,6 +29,7 @@ class RopeScaling:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_max_position_embeddings: float = 8192.0
+    factors: tuple[float, ...] = ()
 
     @classmethod
     def parse(cls, rope: dict[str, Any], max_positions: int) -> "RopeScaling":
@@ -45,6 +47,8 @@ class RopeScaling:
                 f"RoPE scaling {kind!r} depends on the length of the history and cannot run in a session without an "
                 f"end: keys are rotated once; {SUPPORTED}"
             )
+        if kind == "factors":
+            return cls(kind, factors=tuple(positive("RoPE's factor", factor) for factor in rope["factors"]))
         if kind not in ("default", "linear", "llama3"):
             raise ModelRefused(f"RoPE scaling {kind!r} cannot run; {SUPPORTED}")
         if rope.get("partial_rotary_factor", 1.0) != 1.0:
@@ -73,6 +77,8 @@ class RopeScaling:
         with localcontext() as context:
             context.prec = _DIGITS
             base = [Decimal(theta) ** (Decimal(-2 * i) / head_dim) / _TWO_PI for i in range(head_dim // 2)]
+            if self.kind == "factors":
+                return np.array([float(turns / Decimal(by)) for turns, by in zip(base, self.factors, strict=True)])
             return np.array([float(self._scaled(turns)) for turns in base])
 
     def _scaled(self, turns: Decimal) -> Decimal:

@@ -14,7 +14,9 @@ from kakeya_worker.engine.seams.verifier import LaneContents, Memory, ModelFacts
 from kakeya_worker.models import checkpoint, families, output_head
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.model_digest import model_digest
+from kakeya_worker.torch_backend.gguf_weights import GgufWeights
 from kakeya_worker.torch_backend.mode import choose_mode
+from kakeya_worker.torch_backend.safetensors_weights import SafetensorsWeights
 from kakeya_worker.torch_backend.slab import Slab
 from kakeya_worker.torch_backend.weights import Weights
 
@@ -32,9 +34,9 @@ class TorchVerifier:
         self, model: str, *, weights: str, kv_dtype: str, num_threads: int, cache_directory: Path | None
     ) -> None:
         torch.set_num_threads(num_threads)
-        directory = checkpoint.locate(model)
-        parsed = families.parse(checkpoint.read_config(directory))
-        tensors = Weights(directory)
+        place = checkpoint.locate(model)
+        parsed = families.parse(checkpoint.read_config(place))
+        tensors: Weights = GgufWeights(place) if place.is_file() else SafetensorsWeights(place)
         self.config = output_head.settled(parsed, tensors.names, tensors.head_is_embedding)
         mode = choose_mode(weights, kv_dtype, self.config.dtype or tensors.dtype)
         digest = model_digest(self.config, tensors.files, cache_directory)
@@ -44,8 +46,8 @@ class TorchVerifier:
         facts = _facts(self.config, mode.weights, mode.kv_dtype, fingerprint)
         self.facts = replace(
             facts,
-            tokenizer_digest=checkpoint.digest_tokenizer(directory),
-            tokenizer=checkpoint.find_tokenizer(directory),
+            tokenizer_digest=checkpoint.digest_tokenizer(place),
+            tokenizer=checkpoint.find_tokenizer(place),
             model_digest=digest,
         )
 

@@ -1,0 +1,43 @@
+"""A checkpoint's tensors in GGUF files."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import torch
+
+from kakeya_worker.engine.seams.verifier import ModelRefused
+from kakeya_worker.models.gguf.gguf_tensors import GgufTensors
+from kakeya_worker.models.output_head import EMBEDDING
+from kakeya_worker.torch_backend.weights import Weights
+
+
+class GgufWeights(Weights):
+    """Copied one at a time; blocks become float32. Raises ModelRefused where the files are missing or damaged.
+
+    Args:
+        path: of the file, or of one of several.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._tensors = GgufTensors(path)
+
+    @property
+    def files(self) -> list[Path]:
+        return self._tensors.files
+
+    @property
+    def names(self) -> Collection[str]:
+        return self._tensors.names
+
+    @property
+    def dtype(self) -> str:
+        return self._tensors.dtype(f"{EMBEDDING}.weight")
+
+    def num_weights(self) -> int:
+        return self._tensors.num_weights
+
+    def _read(self, name: str) -> torch.Tensor:
+        if name not in self._tensors.names:
+            raise ModelRefused(f"{self.files[0]} holds no tensor {name}")
+        tensor = torch.from_numpy(self._tensors.read(name))
+        return tensor.view(torch.bfloat16) if tensor.dtype == torch.uint16 else tensor
