@@ -68,7 +68,8 @@ class HttpSettings(HttpLimitSettings):
     )
     tokenizer: Pairs = setting(
         (),
-        "MODEL=DIR_OR_HUB_ID, the tokenizer and chat template of a served model; once for each, or separated by commas",
+        "MODEL=DIR_OR_HUB_ID, the tokenizer and chat template of a served model, also by FILE.gguf or ollama:NAME[:TAG]; "
+        "once for each, or separated by commas",
         reason="that of the installed model of the same name",
         metavar="[MODEL=]DIR",
     )
@@ -199,7 +200,7 @@ class HttpSettings(HttpLimitSettings):
 
     @property
     def tokenizers(self) -> dict[str, str]:
-        """Of a model, by its name: a directory, an installed model or a hub id."""
+        """Of a model, by its name: a directory, a GGUF file, an installed model or a hub id."""
         return by_name(self.tokenizer)
 
     @property

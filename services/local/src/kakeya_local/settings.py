@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, model_validator
 
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
 from kakeya_shared.settings.service import Names, ServiceSettings, setting
-from kakeya_shared.settings.typed_flags import MayBePath, is_below_a_directory, is_directory
+from kakeya_shared.settings.typed_flags import MayBePath, is_below_a_directory, is_here
 from kakeya_shared.settings.window import Window
 
 DEFAULT_MODEL = "kakeya-nano"
@@ -42,9 +42,9 @@ class UpSettings(ServiceSettings):
         "kakeya up install-service --model ~/models/Qwen3-0.6B    # started at each boot (--help)",
     )
 
-    model: Annotated[str, MayBePath(is_directory)] = setting(
+    model: Annotated[str, MayBePath(is_here)] = setting(
         DEFAULT_MODEL,
-        "the model: a directory, the name of an installed model, or a hub id",
+        "the model: a directory, FILE.gguf, ollama:NAME[:TAG], the name of an installed model, or a hub id",
         reason="small and installed with this part: nothing is downloaded",
         metavar="MODEL",
     )

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
+from kakeya_shared.gguf import model_names
 from kakeya_shared.process import processors
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback, parse_list
@@ -18,7 +19,7 @@ from kakeya_shared.settings.service import (
     append_bytes,
     setting,
 )
-from kakeya_shared.settings.typed_flags import MayBePath, is_directory, is_no_url
+from kakeya_shared.settings.typed_flags import MayBePath, is_here, is_no_url
 from kakeya_shared.settings.window import MAX, Window
 
 
@@ -56,8 +57,9 @@ class WorkerSettings(RpcServerSettings):
         "join.token",
     )
 
-    model: Annotated[str, MayBePath(is_directory)] = setting(
-        help="the model: a directory with config.json and safetensors, an installed model (kakeya-nano), or a hub id",
+    model: Annotated[str, MayBePath(is_here)] = setting(
+        help="the model: a directory with config.json and safetensors, an installed model (kakeya-nano), a hub id, "
+        "FILE.gguf (of several files the first), or ollama:NAME[:TAG] of Ollama's store on this host",
         metavar="MODEL",
     )
     backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU", metavar="NAME")
@@ -195,7 +197,7 @@ class WorkerSettings(RpcServerSettings):
     served_model_name: str | None = setting(
         None,
         "the model's name for clients",
-        reason="the last part of --model",
+        reason="the last part of --model, without .gguf or ollama:",
         min_length=1,
         max_length=256,
         metavar="NAME",
@@ -272,7 +274,7 @@ class WorkerSettings(RpcServerSettings):
     @property
     def model_name(self) -> str:
         """What clients call the model."""
-        return self.served_model_name or Path(self.model).name or self.model
+        return self.served_model_name or model_names.served_name(self.model)
 
     @property
     def pool_name(self) -> str:

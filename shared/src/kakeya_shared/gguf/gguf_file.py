@@ -50,7 +50,7 @@ class GgufFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.parts = [_part(file) for file in _files(path)]
+        self.parts = [read_part(file) for file in _files(path)]
         self.metadata: Metadata = self.parts[0].header.metadata
         self.tensors: dict[str, tuple[GgufPart, TensorInfo]] = {}
         for number, part in enumerate(self.parts):
@@ -120,7 +120,8 @@ def is_gguf(path: str) -> bool:
         return file.read(len(header.MAGIC)) == header.MAGIC
 
 
-def _part(path: Path) -> GgufPart:
+def read_part(path: Path) -> GgufPart:
+    """One file, whether or not it is one of several. Raises GgufError."""
     with told(path):
         content = mapped(path)
         return GgufPart(path, content, header.read(content))

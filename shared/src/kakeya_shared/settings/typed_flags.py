@@ -24,9 +24,9 @@ class MayBePath:
     is_path: Callable[[str], bool]
 
 
-def is_directory(text: str) -> bool:
-    """Of what may also be a name: a directory of that name is here."""
-    return os.path.isdir(os.path.expanduser(text))
+def is_here(text: str) -> bool:
+    """Of what may also be a name: a directory or a file of that name is here."""
+    return os.path.exists(os.path.expanduser(text))
 
 
 def is_no_url(text: str) -> bool:

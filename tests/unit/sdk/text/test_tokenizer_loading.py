@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from kakeya.text import tokenizer_loading
+from kakeya.text import tokenizer_files, tokenizer_loading
 from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
+from tests import gguf_tokenizer, ollama_files
+from tests.unit.sdk import model_tokenizers
 from tests.unit.sdk.chatting import Talk
 
 Broken = Callable[..., Path]
@@ -136,3 +138,40 @@ def test_a_chat_says_it_in_one_line(
     assert talk("hi\n", tokenizer=folder) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"kakeya chat: error: no tokenizer can be loaded from '{folder}': ")
+
+
+def test_a_gguf_files_tokenizer_is_one_too(template_dir: Path, tmp_path: Path) -> None:
+    """By its path, or by the name that Ollama's store has for it."""
+    model_tokenizers.smollm(tmp_path / "hub")
+    said = gguf_tokenizer.of_hub(tmp_path / "hub", "smollm") | {"tokenizer.chat_template": "{{ messages[0].content }}"}
+    path = gguf_tokenizer.write(tmp_path / "model.gguf", said)
+    of_hub, of_file = ChatTokenizer(str(tmp_path / "hub"), is_plain=True), ChatTokenizer(str(path))
+    assert of_file.encode("größer als 12 <|im_end|>") == of_hub.encode("größer als 12 <|im_end|>")
+    assert of_file.eos_token_ids[: len(of_hub.eos_token_ids)] == of_hub.eos_token_ids
+    assert of_file.prompt([{"role": "user", "content": "Hello"}]) == of_hub.encode("Hello")
+    assert (of_file.name, of_file.directory.name != path.name) == (str(path), True)
+
+
+def test_a_model_of_ollamas_brings_its_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model_tokenizers.smollm(tmp_path / "hub")
+    path = gguf_tokenizer.write(tmp_path / "model.gguf", gguf_tokenizer.of_hub(tmp_path / "hub", "smollm"))
+    ollama_files.add(tmp_path / "store", "tiny", path.read_bytes())
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "store"))
+    assert ChatTokenizer("ollama:tiny").encode("a 12") == ChatTokenizer(str(path)).encode("a 12")
+    with pytest.raises(TokenizerError, match=r"no tokenizer can be loaded from 'ollama:other': .* has no model 'other'"):
+        ChatTokenizer("ollama:other")
+
+
+def test_who_reads_gguf_files_may_not_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_files, "entry_points", lambda **_: [])
+    (tmp_path / "model.gguf").touch()
+    with pytest.raises(
+        TokenizerError, match="nothing here reads GGUF files; install it with: pip install kakeya-shared"
+    ):
+        ChatTokenizer(str(tmp_path / "model.gguf"))
+
+
+def test_a_file_that_is_no_tokenizer_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json is no GGUF file"):
+        ChatTokenizer(str(tmp_path / "tokenizer.json"))

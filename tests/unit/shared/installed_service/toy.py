@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from kakeya_shared.installed_service.service_command import Installable
 from kakeya_shared.settings.service import Names, ServiceSettings, setting
-from kakeya_shared.settings.typed_flags import MayBePath, is_directory, is_no_url
+from kakeya_shared.settings.typed_flags import MayBePath, is_here, is_no_url
 
 
 class ToySettings(ServiceSettings):
@@ -15,7 +15,7 @@ class ToySettings(ServiceSettings):
 
     model_config = ServiceSettings.configured(command="toy")
 
-    model: Annotated[str, MayBePath(is_directory)] = setting(help="a directory or a name")
+    model: Annotated[str, MayBePath(is_here)] = setting(help="a directory or a name")
     store: Annotated[str, MayBePath(is_no_url)] = setting("", "a directory or a URL")
     token: SecretStr | None = setting(None, "a secret")
     token_file: Path | None = setting(None, "the file of one")

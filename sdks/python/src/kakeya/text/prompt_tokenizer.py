@@ -28,13 +28,14 @@ class PromptTokenizer:
     """A tokenizer and, if it has one, its chat template. Its methods may be called from several threads at once.
 
     Args:
-        name: a directory with the tokenizer's files, or a model id of the Hugging Face Hub.
+        name: a directory with the tokenizer's files, FILE.gguf, ollama:NAME[:TAG], or a model id of the Hugging Face
+            Hub.
         is_plain: do without the chat template, as if there were none.
         parses_texts: control tokens in the texts of a conversation are such; otherwise they are text.
 
     Attributes:
         name: as above, `~` expanded.
-        directory: where the files are; a hub's are in its snapshot.
+        directory: where the files are; a hub's are in its snapshot, those made of a GGUF file in a cache.
         eos_token_ids: what ends an answer: the tokenizer's own, then those of generation_config.json or config.json.
         vocabulary: the single tokens.
 
@@ -47,7 +48,7 @@ class PromptTokenizer:
     def __init__(self, name: str, *, is_plain: bool = False, parses_texts: bool = False) -> None:
         if name.startswith(("/", ".", "~")):
             name = os.path.expanduser(name)
-            if not os.path.isdir(name):
+            if not os.path.exists(name):
                 raise TokenizerError(f"{name} is no directory")
         self.name = name
         self._tokenizer, self.directory = tokenizer_loading.load(name)

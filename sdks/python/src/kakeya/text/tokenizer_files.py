@@ -2,6 +2,7 @@
 
 import json
 import os
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,35 @@ _WANTED = (
     "generation_config.json",
     "config.json",
 )
+_GROUP = "kakeya.tokenizer_sources"
+_GGUF, _OLLAMA = "gguf", "ollama:"
 _PARTS = ("decoder", "generator", "text_config")  # of config.json, one of which is the language model's
 
 
 def directory(name: str) -> Path:
-    """The directory itself, or that of a hub's snapshot, where the files come to that are not there yet.
+    """The directory itself, one that is made of a GGUF file, or that of a hub's snapshot, which is downloaded.
 
     Raises:
-        OSError, ValueError: the hub has no such model or does not answer.
+        OSError, ValueError: the hub has no such model or does not answer, or the file holds no tokenizer that is known.
     """
     if os.path.isdir(name):  # False, too, for what is no path, where pathlib raises
         return Path(name)
+    if name.startswith(_OLLAMA) or name.endswith(f".{_GGUF}") or os.path.isfile(name):
+        return _made_of_gguf(name)
     from huggingface_hub import snapshot_download
 
     return Path(snapshot_download(name, allow_patterns=list(_WANTED)))
+
+
+def _made_of_gguf(name: str) -> Path:
+    """By a plugin: what reads such files is of the workers, too, which know nothing of this package.
+
+    Raises:
+        ValueError: none is installed, or the file holds no tokenizer that is known.
+    """
+    for point in entry_points(group=_GROUP, name=_GGUF):
+        return Path(point.load()(name))
+    raise ValueError("nothing here reads GGUF files; install it with: pip install kakeya-shared")
 
 
 def eos_token_ids(directory: Path) -> list[int]:

@@ -20,7 +20,7 @@ def load(name: str) -> tuple[TextTokenizer, Path]:
     """A tokenizer, and its directory.
 
     Args:
-        name: a directory, or a model id of the Hugging Face Hub.
+        name: a directory, FILE.gguf, ollama:NAME[:TAG], or a model id of the Hugging Face Hub.
 
     Raises:
         MissingExtra: the extra [tokenizer] is not installed.

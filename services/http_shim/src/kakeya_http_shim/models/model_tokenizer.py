@@ -55,7 +55,8 @@ class ModelTokenizer:
     """Loads within seconds and, from a hub, over the network: not on the event loop. Then any thread may use it.
 
     Args:
-        source: a directory with the model's files, an installed model's name, or a model id of the Hugging Face Hub.
+        source: a directory with the model's files, FILE.gguf, ollama:NAME[:TAG], an installed model's name, or a model id
+            of the Hugging Face Hub.
         parses_texts: control tokens in the texts of messages are such; otherwise they are text.
         parses_prompts: likewise in whole texts.
 

@@ -31,6 +31,7 @@ from kakeya_local.signals import cancelled_by_signals
 from kakeya_local.stack.planning.plan import checked_model
 from kakeya_local.stack.stack import Stack, running
 from kakeya_shared import installed_models, plugins
+from kakeya_shared.gguf import ollama_store
 
 EXIT_INTERRUPTED = 130
 AnyConversation = Conversation | ToolConversation
@@ -77,9 +78,16 @@ def _check_place(json_file: Path | None) -> None:
         raise StackError(f"--json {json_file}: not a file in a directory that is there")
 
 
+def _check_kind(model: str) -> None:
+    """Raises StackError where the model is a GGUF file: what the demo measures is held against a config.json."""
+    if os.path.isfile(model) or model.startswith(ollama_store.PREFIX):
+        raise StackError(f"the demo needs a model with a config.json, and {model} is none; `kakeya up` serves it")
+
+
 async def _run(options: DemoOptions, console: Console) -> int:
     _check_place(options.json_file)
     model = checked_model(options.model)
+    _check_kind(model)
     tokenizer = ChatTokenizer(model)
     must_recall = options.has_defaults and _is_nano(model)
     scripts = chosen_scripts(options.num_conversations, with_expectations=must_recall)

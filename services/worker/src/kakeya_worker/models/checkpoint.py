@@ -10,6 +10,7 @@ import structlog
 from kakeya_shared.contract.tokenizer_digest import TokenizerError, tokenizer_digest
 from kakeya_shared.gguf import model_names
 from kakeya_shared.gguf.gguf_error import GgufError
+from kakeya_shared.gguf.tokenizer import directory as tokenizer_of_gguf
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.hub.files import OF_A_CHECKPOINT
 from kakeya_worker.models import language_part
@@ -70,16 +71,24 @@ def read_config(place: Path) -> dict[str, Any]:
     return language_part.config_of(config)
 
 
-def digest_tokenizer(directory: Path) -> str:
+def digest_tokenizer(place: Path) -> str:
     """`tokenizer_digest` of a checkpoint; "", too, where its tokenizer cannot be read: tokens need none."""
     try:
-        return tokenizer_digest(directory)
-    except TokenizerError as error:
+        return tokenizer_digest(_tokenizer_directory(place))
+    except (TokenizerError, GgufError) as error:
         _log.warning("clients cannot tell whether their tokenizer is this model's", error=str(error))
         return ""
 
 
-def find_tokenizer(directory: Path) -> Path | None:
-    """A checkpoint's tokenizer.json; None: it brings none."""
-    path = directory / "tokenizer.json"
+def find_tokenizer(place: Path) -> Path | None:
+    """A checkpoint's tokenizer.json; None: it brings none, or none that can be read."""
+    try:
+        path = _tokenizer_directory(place) / "tokenizer.json"
+    except GgufError:  # `digest_tokenizer` has told it
+        return None
     return path if path.is_file() else None
+
+
+def _tokenizer_directory(place: Path) -> Path:
+    """Raises GgufError."""
+    return tokenizer_of_gguf.of_file(place) if place.is_file() else place

@@ -18,6 +18,7 @@ from kakeya_local.stack.program import Stage
 from kakeya_local.up.up import curl_line
 from kakeya_shared.settings.addresses import HostPort
 from tests.certificates import Authority
+from tests.gguf_bytes import gguf
 from tests.unit.local.scripted_http import scripted_http
 
 ROUTER = HostPort("127.0.0.1", 5)
@@ -49,6 +50,13 @@ def test_it_is_told_the_router_and_the_tokenizer_of_the_model_by_its_served_name
 def test_a_name_that_the_workers_were_given_is_the_models() -> None:
     made = plan(KAKEYA_WORKER_SERVED_MODEL_NAME="mine")
     assert (made.model, made.tokenizer) == ("mine", "mine=owner/Model-1")
+
+
+def test_a_gguf_file_is_named_without_its_end(tmp_path: Path) -> None:
+    (tmp_path / "SmolLM2.Q4_1.gguf").write_bytes(gguf())
+    path = str(tmp_path / "SmolLM2.Q4_1.gguf")
+    assert plan(path).tokenizer == f"SmolLM2.Q4_1={path}"
+    assert plan("ollama:smollm2:135m").tokenizer == "smollm2:135m=ollama:smollm2:135m"
 
 
 def test_a_directory_must_hold_a_tokenizer_unless_one_is_named(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ from kakeya_local.stack.supervision.supervisor_config import configure
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.process import processors
 from kakeya_shared.settings.addresses import HostPort
+from tests import ollama_files
 from tests.certificates import Authority
+from tests.gguf_bytes import gguf
 
 
 @pytest.fixture
@@ -281,6 +283,22 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "weights").touch()
     with pytest.raises(StackError, match=r"no model at '.*weights': a file; a model is a directory"):
         checked_model(str(tmp_path / "weights"))
+
+
+def test_a_gguf_file_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.gguf").write_bytes(gguf())
+    assert checked_model("model.gguf") == str(tmp_path / "model.gguf")
+    with pytest.raises(StackError, match=r"no model at 'none\.gguf': none\.gguf is not there"):
+        checked_model("none.gguf")
+
+
+def test_a_model_of_ollamas_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ollama_files.add(tmp_path, "tiny", gguf())
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))
+    assert checked_model("ollama:tiny") == "ollama:tiny"
+    with pytest.raises(StackError, match="has no model 'other'"):
+        checked_model("ollama:other")
 
 
 def test_a_directory_without_config_is_no_model(tmp_path: Path) -> None:

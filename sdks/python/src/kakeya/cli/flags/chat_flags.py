@@ -32,8 +32,8 @@ def parser(summary: str, environment: Mapping[str, str] = os.environ) -> argpars
     flag(
         "tokenizer",
         None,
-        "directory, installed model or Hub id of the tokenizer, else $KAKEYA_TOKENIZER, else the installed model of "
-        "the name that is served",
+        "directory, FILE.gguf, ollama:NAME[:TAG], installed model or Hub id of the tokenizer, else $KAKEYA_TOKENIZER, "
+        "else the installed model of the name that is served",
         metavar="DIR",
     )
     flag("system", None, "system prompt, before the first turn; it is pinned and never forgotten", metavar="TEXT")

@@ -11,6 +11,7 @@ from kakeya_local.stack.planning.http_entrance import HttpEntrance, http_entranc
 from kakeya_local.stack.planning.ports import Ports, reachable
 from kakeya_local.stack.program import Program, http_program
 from kakeya_shared.contract import labels
+from kakeya_shared.gguf import model_names
 from kakeya_shared.settings.addresses import HostPort, is_loopback
 
 TOKENIZER_VARIABLE = "KAKEYA_HTTP_TOKENIZER"
@@ -40,7 +41,7 @@ class HttpPlan:
         Args:
             wanted: HOST:PORT.
             router: where the router will listen.
-            model: a directory or a hub id.
+            model: a directory, a GGUF file, a name of Ollama's or a hub id.
 
         Raises:
             StackError: the port is taken, the model has no tokenizer, or a certificate is of no use.
@@ -70,8 +71,8 @@ def _claim(wanted: str, router: HostPort, ports: Ports) -> HostPort:
 
 
 def served_name(model: str, environment: Mapping[str, str]) -> str:
-    """As the workers of this environment name a model: a directory or a hub id. Raises StackError."""
-    name = environment.get("KAKEYA_WORKER_SERVED_MODEL_NAME") or Path(model).name or model
+    """As the workers of this environment name a model. Raises StackError."""
+    name = environment.get("KAKEYA_WORKER_SERVED_MODEL_NAME") or model_names.served_name(model)
     if flaw := labels.flaw(name, labels.MAX_MODEL_BYTES):
         raise StackError(f"the model's name {name!r}: {flaw}; KAKEYA_WORKER_SERVED_MODEL_NAME gives it another")
     return name

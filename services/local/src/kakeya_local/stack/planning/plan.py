@@ -19,6 +19,8 @@ from kakeya_local.stack.planning.redis_binary import find_redis
 from kakeya_local.stack.planning.run_credentials import RunCredentials
 from kakeya_local.stack.program import OBSERVE, ROUTER, Program, redis_program, router_program, worker_program
 from kakeya_shared import installed_models, plugins
+from kakeya_shared.gguf import model_names, ollama_store
+from kakeya_shared.gguf.gguf_error import GgufError
 from kakeya_shared.process import processors
 from kakeya_shared.rpc import proxies
 from kakeya_shared.settings.addresses import HostPort
@@ -169,7 +171,7 @@ def require_backends(names: Sequence[str]) -> None:
 
 
 def checked_model(model: str | None) -> str:
-    """The absolute path of a model's directory, installed or not, or a hub id as it is.
+    """The absolute path of a model's directory, installed or not, or of its GGUF file; a hub id or Ollama's as it is.
 
     Args:
         model: None for DEFAULT_MODEL, as it is installed.
@@ -181,14 +183,17 @@ def checked_model(model: str | None) -> str:
         return _default_model()
     try:
         path = Path(os.path.expanduser(installed_models.resolve(model)))
-    except plugins.PluginError as error:
+        file = model_names.file_of(model)
+    except (plugins.PluginError, GgufError) as error:
         raise StackError(str(error)) from error
+    if file is not None and not file.is_dir():
+        return _checked_file(model, file)
     if os.path.isdir(path):  # False, too, for what is no path, where pathlib raises
         if not (path / "config.json").is_file():
             raise StackError(f"the model directory {path} holds no config.json")
         return str(path.absolute())
     if os.path.exists(path):
-        raise StackError(f"no model at {model!r}: a file; a model is a directory with a config.json")
+        raise StackError(f"no model at {model!r}: a file; a model is a directory with a config.json, or a GGUF file")
     if not _HUB_ID.fullmatch(model):
         installed = ", ".join(installed_models.names()) or "none is installed"
         raise StackError(
@@ -196,6 +201,13 @@ def checked_model(model: str | None) -> str:
             "(owner/name)"
         )
     return model
+
+
+def _checked_file(model: str, file: Path) -> str:
+    """A model by its GGUF file, by the name that workers and the HTTP shim take. Raises StackError."""
+    if not file.is_file():
+        raise StackError(f"no model at {model!r}: {file} is not there")
+    return model if model.startswith(ollama_store.PREFIX) else str(file.absolute())
 
 
 def _default_model() -> str:
