@@ -68,8 +68,8 @@ class HttpSettings(HttpLimitSettings):
     )
     tokenizer: Pairs = setting(
         (),
-        "MODEL=DIR_OR_HUB_ID, the tokenizer and chat template of a served model, also by FILE.gguf or ollama:NAME[:TAG]; "
-        "once for each, or separated by commas",
+        "MODEL=DIR_OR_HUB_ID, the tokenizer and chat template of a served model; also FILE.gguf or ollama:NAME[:TAG]. "
+        "Once for each, or separated by commas",
         reason="that of the installed model of the same name",
         metavar="[MODEL=]DIR",
     )

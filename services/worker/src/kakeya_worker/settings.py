@@ -59,7 +59,7 @@ class WorkerSettings(RpcServerSettings):
 
     model: Annotated[str, MayBePath(is_here)] = setting(
         help="the model: a directory with config.json and safetensors, an installed model (kakeya-nano), a hub id, "
-        "FILE.gguf (of several files the first), or ollama:NAME[:TAG] of Ollama's store on this host",
+        "FILE.gguf (of several files any), or ollama:NAME[:TAG] of Ollama's store on this host",
         metavar="MODEL",
     )
     backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU", metavar="NAME")
@@ -197,7 +197,7 @@ class WorkerSettings(RpcServerSettings):
     served_model_name: str | None = setting(
         None,
         "the model's name for clients",
-        reason="the last part of --model, without .gguf or ollama:",
+        reason="the last part of --model, without .gguf",
         min_length=1,
         max_length=256,
         metavar="NAME",

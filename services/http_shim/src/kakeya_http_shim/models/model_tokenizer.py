@@ -55,8 +55,7 @@ class ModelTokenizer:
     """Loads within seconds and, from a hub, over the network: not on the event loop. Then any thread may use it.
 
     Args:
-        source: a directory with the model's files, FILE.gguf, ollama:NAME[:TAG], an installed model's name, or a model id
-            of the Hugging Face Hub.
+        source: a directory with the model's files, a GGUF file, an installed model's name, or an id of the Hub.
         parses_texts: control tokens in the texts of messages are such; otherwise they are text.
         parses_prompts: likewise in whole texts.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.seams.row import Row
-from kakeya_worker.engine.seams.verifier import LaneContents, Memory, ModelFacts
+from kakeya_worker.engine.seams.verifier import LaneContents, Memory, ModelFacts, ModelRefused
 from kakeya_worker.mlx_backend import device, quantization
 from kakeya_worker.mlx_backend.batch import assemble
 from kakeya_worker.mlx_backend.loader import load_decoder
@@ -40,6 +40,8 @@ class MlxVerifier:
         self, model: str, *, weights: str, kv_dtype: str, num_threads: int, cache_directory: Path | None
     ) -> None:
         directory = checkpoint.locate(model)
+        if directory.is_file():
+            raise ModelRefused(f"{directory} is a GGUF file, and those run on --backend torch alone")
         found, plain = quantization.split(checkpoint.read_config(directory))
         parsed = families.parse(plain)
         stored = StoredTensors(directory)
