@@ -58,7 +58,9 @@ def of_pieces(pieces: spm.SentencePieceProcessor, model: str, **others: Any) -> 
         model: "llama" for one of byte pairs, "t5" for a unigram one.
         others: keys behind `tokenizer.ggml.`.
     """
-    proto = sentencepiece_model_pb2.ModelProto.FromString(pieces.serialized_model_proto())
+    proto = sentencepiece_model_pb2.ModelProto.FromString(  # type: ignore[attr-defined]
+        pieces.serialized_model_proto()
+    )
     said: dict[str, Any] = {
         "general.architecture": "llama",
         "tokenizer.ggml.model": model,

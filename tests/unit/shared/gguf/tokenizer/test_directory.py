@@ -10,7 +10,6 @@ from tokenizers import Tokenizer
 
 from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
 from kakeya_shared.gguf.gguf_error import GgufError
-from kakeya_shared.gguf.tokenizer import directory
 from kakeya_shared.gguf.tokenizer.directory import of_file, tokenizer_directory
 from tests import gguf_tokenizer
 from tests.gguf_bytes import F32, I32, LIST, Typed
@@ -187,7 +186,7 @@ def test_a_cache_that_cannot_be_written_is_told(path: Path, tmp_path: Path, monk
     with pytest.raises(GgufError, match=r"cannot be kept in .*: Not a directory"):
         of_file(path)
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(directory.os.path, "expanduser", lambda given: given)
+    monkeypatch.setattr(os.path, "expanduser", lambda given: given)
     with pytest.raises(GgufError, match="there is no home directory"):
         of_file(path)
 

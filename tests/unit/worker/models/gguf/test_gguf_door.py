@@ -103,8 +103,7 @@ def test_float16_is_read_as_it_is(tmp_path: Path) -> None:
     half = {name: tensor.astype(np.float16).astype(np.float32) for name, tensor in QWEN3.tensors().items()}
     by_file = gguf_checkpoint.write(tmp_path / "half.gguf", QWEN3.config, half, "F16")
     by_floats = gguf_checkpoint.write(tmp_path / "whole.gguf", QWEN3.config, half, "F32")
-    found = [logits(load(path, "int8"), QWEN3) for path in (by_file, by_floats)]
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(logits(load(by_file, "int8"), QWEN3), logits(load(by_floats, "int8"), QWEN3))
     assert GgufWeights(by_file).dtype == "float16"
 
 
@@ -133,7 +132,7 @@ def test_blocks_are_read_as_the_floats_that_they_stand_for(tmp_path: Path) -> No
     permuted = gguf_checkpoint.write(tmp_path / "floats.gguf", config, floats)
     blocks = written(variant, tmp_path / "blocks.gguf", kind="Q4_1")
     for weights in ("float32", "int8"):
-        assert same(*(logits(load(path, weights), variant) for path in (permuted, blocks)), weights)
+        assert same(logits(load(blocks, weights), variant), logits(load(permuted, weights), variant), weights)
     assert load(blocks, "auto").facts.weights in ("int8", "float32")
 
 
@@ -165,12 +164,12 @@ def test_what_int8_made_of_it_is_kept_by_the_models_digest(tmp_path: Path) -> No
 
 def test_what_a_file_leaves_out_is_the_familys_or_seen_from_its_tensors(tmp_path: Path) -> None:
     """Files of Ollama's own lack such keys."""
-    lacking = ("vocab_size", "embedding_length", "block_count", "feed_forward_length", "attention.key_length")
-    lacking += ("attention.value_length", "rope.dimension_count")
+    lacking = ["vocab_size", "embedding_length", "block_count", "feed_forward_length", "attention.key_length"]
+    lacking += ["attention.value_length", "rope.dimension_count"]
     whole, bare = written(QWEN3, tmp_path / "whole.gguf"), written(QWEN3, tmp_path / "bare.gguf", left_out=lacking)
     assert families.parse(config(bare)) == families.parse(config(whole))
-    further = ("context_length", "rope.freq_base", "attention.layer_norm_rms_epsilon")
-    parsed = families.parse(config(written(QWEN3, tmp_path / "less.gguf", left_out=(*lacking, *further))))
+    further = ["context_length", "rope.freq_base", "attention.layer_norm_rms_epsilon"]
+    parsed = families.parse(config(written(QWEN3, tmp_path / "less.gguf", left_out=lacking + further)))
     assert (parsed.max_positions, parsed.rope_theta, parsed.rms_norm_eps) == (32_768, 10_000.0, 1e-6)
     multi_head = FAMILIES["qwen3-bias"]
     path = written(multi_head, tmp_path / "heads.gguf", left_out=("attention.head_count_kv",))
