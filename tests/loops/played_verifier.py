@@ -138,9 +138,13 @@ class PlayedVerifier:
                 logits[self._playing[lane].next] = _CERTAIN
         return found
 
-    def scored_logits(self, lane: int) -> NDArray[np.float32]:
+    def scored_logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """Nothing that is given is scored here."""
-        raise NotImplementedError(f"no logits of what was appended to lane {lane}")
+        raise NotImplementedError(f"no logits of what was appended to lanes {lanes}")
+
+    def shorten(self, lane: int, num_tokens: int) -> None:
+        """Likewise."""
+        raise NotImplementedError(f"no rows of several tokens in lane {lane}")
 
     def populate_lane(self, lane: int) -> None:
         """It is all there."""

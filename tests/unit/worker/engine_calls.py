@@ -7,7 +7,8 @@ from typing import Any
 
 from kakeya_shared.errors.tree import KakeyaError
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import Append, Generate, LaneState, OpenLane
+from kakeya_worker.engine.lanes.lane_state import LaneState, OpenLane
+from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.engine.seams.retention import SessionOptions
 

@@ -53,6 +53,14 @@ class WorkerMetrics:
         self.generated_tokens = meters.counter(
             "kakeya_worker_generated_tokens_total", "Generated tokens that were committed.", unit="tokens"
         )
+        self.drafted_tokens = meters.counter(
+            "kakeya_worker_drafted_tokens_total", "Drafts of proposers that were checked.", unit="tokens"
+        )
+        self.accepted_tokens = meters.counter(
+            "kakeya_worker_accepted_tokens_total",
+            "Drafts that were right, each a generated token without a step of its own.",
+            unit="tokens",
+        )
         self.forgotten_tokens = meters.counter(
             "kakeya_worker_forgotten_tokens_total",
             "Tokens that have left the windows of sessions, counted when an operation ends.",
@@ -107,6 +115,11 @@ class WorkerMetrics:
         self.prefilled_tokens.inc(num_prefilled)
         if num_failed:
             self.failed_rows.inc(num_failed)
+
+    def count_drafts(self, num_drafted: int, num_accepted: int) -> None:
+        """Of one step."""
+        self.drafted_tokens.inc(num_drafted)
+        self.accepted_tokens.inc(num_accepted)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

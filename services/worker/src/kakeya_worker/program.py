@@ -27,6 +27,7 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.gauges import SlabGauges
 from kakeya_worker.engine.seams.retention import RetentionPolicy
 from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
+from kakeya_worker.engine.speculation.proposers import Proposers
 from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.joining.heartbeat_gauges import HeartbeatGauges
 from kakeya_worker.joining.lease import Lease
@@ -112,6 +113,7 @@ def load_engine(settings: WorkerSettings, metrics: WorkerMetrics | None = None) 
     """Loads the model and allocates the slab. Raises StartError."""
     try:
         retention: RetentionPolicy = plugins.load("kakeya.retention", settings.retention)
+        proposers = Proposers(settings.speculation)
         verifier = _load_verifier(settings)
     except (plugins.PluginError, ModelRefused) as error:
         raise StartError(str(error)) from error
@@ -134,6 +136,7 @@ def load_engine(settings: WorkerSettings, metrics: WorkerMetrics | None = None) 
             retention,
             settings.step_seconds,
             metrics,
+            proposers,
         )
     except (MemoryError, RuntimeError) as error:
         raise StartError(f"a slab of {slab.num_lanes} lanes cannot be allocated: {error}") from error
@@ -152,6 +155,7 @@ def load_engine(settings: WorkerSettings, metrics: WorkerMetrics | None = None) 
         lanes=slab.num_lanes,
         lane_bytes=totals.lane_bytes,
         slab_bytes=totals.slab_bytes,
+        speculation=settings.speculation,
         threads=settings.threads,
     )
     return engine

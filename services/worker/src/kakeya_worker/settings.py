@@ -41,7 +41,7 @@ class WorkerSettings(RpcServerSettings):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "the model": "model backend weights kv_dtype kernel cache_dir served_model_name",
         "lanes": "retention sink window lanes slab_bytes",
-        "steps": "chunk_tokens step_tokens step_milliseconds threads",
+        "steps": "chunk_tokens step_tokens step_milliseconds speculation threads",
         "snapshots": "snapshots snapshot_key_file snapshot_sweep_seconds",
         "routers": "bind advertise join reverse token token_file router_ca worker_id pool",
         "the process": "shutdown_grace_seconds",
@@ -144,6 +144,13 @@ class WorkerSettings(RpcServerSettings):
         unit="milliseconds",
         reason="twice what those who generate take alone, so that each kind has half of the time",
         gt=0,
+    )
+    speculation: str = setting(
+        "none",
+        "proposer plugin that drafts tokens, which a step then checks several at once: ngram drafts what followed the "
+        "session's last tokens before. No token is another one for that, and a step has as many drafts as pay",
+        reason="what repeats nothing gains nothing; ngram takes 1 MiB a session beside its lane",
+        metavar="NAME",
     )
     threads: int = setting(
         processors.usable(),

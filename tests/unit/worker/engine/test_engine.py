@@ -1,6 +1,7 @@
 """The engine with a real model: operations, cancels, errors, and what it says it holds."""
 
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,11 +22,11 @@ from kakeya_shared.errors.tree import (
 )
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes import operation as operations
-from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Finish, ForkSource, OpenLane
+from kakeya_worker.engine.lanes.lane_state import ForkSource, OpenLane
+from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Finish
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, SinkWindow, sink_window
 from kakeya_worker.engine.steps.scheduler import Scheduler
-from kakeya_worker.engine.steps.scoring import Scoring
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.unit.worker.engine_calls import (
     BYTES,
@@ -266,9 +267,9 @@ def accounted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, bool]]:
     calls = []
     account = Scheduler.account
 
-    def recorded(scheduler: Scheduler, seconds: float, *, is_whole: bool, scoring: Scoring) -> None:
+    def recorded(scheduler: Scheduler, seconds: float, *, is_whole: bool, **others: Any) -> None:
         calls.append((seconds, is_whole))
-        account(scheduler, seconds, is_whole=is_whole, scoring=scoring)
+        account(scheduler, seconds, is_whole=is_whole, **others)
 
     monkeypatch.setattr(Scheduler, "account", recorded)
     return calls

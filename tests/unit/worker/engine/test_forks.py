@@ -15,7 +15,7 @@ from kakeya_shared.errors.tree import (
     StaleEpoch,
 )
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import ForkSource, OpenLane
+from kakeya_worker.engine.lanes.lane_state import ForkSource, OpenLane
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.unit.worker.engine_calls import (
     NUM_LANES,

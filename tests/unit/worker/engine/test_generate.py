@@ -7,7 +7,8 @@ import pytest
 
 from kakeya_shared.errors.tree import HistoryFull, InvalidField
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import Finish, LaneState, OpenLane
+from kakeya_worker.engine.lanes.lane_state import LaneState, OpenLane
+from kakeya_worker.engine.lanes.operation import Finish
 from kakeya_worker.engine.seams.retention import SessionOptions
 from tests.unit.worker.engine_calls import (
     BYTES,

@@ -134,6 +134,27 @@ def test_logits_that_are_no_numbers_fail_the_append_alone(
     assert len(_append(engine, len(PROMPT) + 3, (4, 5), 0)) == 2
 
 
+def test_logits_that_cannot_be_had_fail_the_append_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row is computed by then: what comes next goes on behind it."""
+
+    def broken(lanes: object) -> None:
+        raise RuntimeError
+
+    for session_id in ("s", "t"):
+        open_session(engine, session_id)
+        _append(engine, 0, PROMPT, session_id=session_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._verifier, "scored_logits", broken)
+        append = Append("s", 1, len(PROMPT), (1, 2, 3), 0)
+        engine.submit(append)
+        assert isinstance(error_of(append.future), Internal)
+    assert live_state(engine).history_length == len(PROMPT) + 3
+    _append(engine, len(PROMPT), (1, 2, 3), session_id="t")
+    (found,) = _append(engine, len(PROMPT) + 3, (4,), 0)
+    (expected,) = _append(engine, len(PROMPT) + 3, (4,), 0, "t")
+    assert found.logprob == pytest.approx(expected.logprob, rel=1e-5)
+
+
 def test_what_scoring_costs_is_a_running_mean() -> None:
     costs = ScoringCosts()
     costs.add(4, 2.0)

@@ -28,7 +28,7 @@ from kakeya_shared.errors.tree import (
     StaleEpoch,
 )
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import OpenLane
+from kakeya_worker.engine.lanes.lane_state import OpenLane
 from kakeya_worker.engine.seams.retention import SessionOptions
 from kakeya_worker.engine.snapshots import snapshot
 from kakeya_worker.snapshot_stores.file import FileSnapshotStore

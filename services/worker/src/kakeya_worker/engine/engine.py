@@ -12,13 +12,15 @@ from kakeya_worker.engine.ending import Ending
 from kakeya_worker.engine.gauges import SlabNow
 from kakeya_worker.engine.lanes.lane_ahead import LaneAhead
 from kakeya_worker.engine.lanes.lane_copies import LaneCopies
+from kakeya_worker.engine.lanes.lane_state import ForkSource, LaneState, OpenLane, Stopped
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
-from kakeya_worker.engine.lanes.operation import Append, ForkSource, Generate, LaneState, OpenLane, Stopped
+from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import RetentionPolicy, SessionOptions, sink_window
 from kakeya_worker.engine.seams.verifier import Memory, Verifier
 from kakeya_worker.engine.snapshots.lane_snapshots import LaneSnapshots
 from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot
+from kakeya_worker.engine.speculation.proposers import NONE, Proposers
 from kakeya_worker.engine.steps.running_operations import RunningOperations
 from kakeya_worker.engine.steps.scheduler import Scheduler, StepBudget
 from kakeya_worker.engine.steps.step_fitting import fit_costs
@@ -40,6 +42,7 @@ class Engine:
         step_tokens: the most tokens in one forward pass.
         retention: what sessions keep.
         step_seconds: of a step with prefills and generating sessions; see `StepBudget`.
+        proposers: what drafts tokens; None: nothing does.
 
     Attributes:
         lanes: what every lane holds; its `reports` and `totals` may be read at any time.
@@ -55,29 +58,31 @@ class Engine:
         retention: RetentionPolicy = sink_window,
         step_seconds: float | None = None,
         metrics: WorkerMetrics | None = None,
+        proposers: Proposers | None = None,
     ) -> None:
         verifier.allocate(geometry, num_lanes)
         self.facts = verifier.facts
         self._ahead = LaneAhead(verifier)
-        self.lanes = LaneTable(geometry, num_lanes, verifier.facts.kv_bytes_per_token, retention, self._ahead.prepare)
+        self._proposers = proposers or Proposers()
+        self.lanes = LaneTable(geometry, num_lanes, verifier.facts, retention, self._proposers, self._ahead.prepare)
         self.crashed: Future[None] = Future()
         self._verifier = verifier
-        self._copies = LaneCopies(self.lanes, verifier)
+        self._copies = LaneCopies(self.lanes, verifier, self._proposers)
         self._retention = retention
         self._scheduler = Scheduler(StepBudget(step_tokens, step_seconds), geometry.chunk)
-        self._operations = RunningOperations(self.lanes, self._scheduler, verifier, metrics or no_metrics())
+        self._operations = RunningOperations(
+            self.lanes, self._scheduler, verifier, self._proposers, metrics or no_metrics()
+        )
         self._commands = CommandQueue()
         self._snapshots = LaneSnapshots(self._commands, self.lanes, verifier, self._prepare_opening)
         self._ending = Ending()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def fit_step_costs(self) -> None:
-        """Measures what steps take here, so that prefills hardly delay who generates; before `start`.
-
-        Without it only the tokens of a step are bounded.
-        """
-        if self.lanes.num_lanes > 1:  # else nobody waits for another's prefill
-            fit_costs(self._scheduler.measures, self._verifier, self.lanes.geometry, self._retention)
+        """Measures what steps take here, so that prefills and drafts hardly delay who generates; before `start`."""
+        lanes = self.lanes
+        if lanes.num_lanes > 1 or self._proposers.default != NONE:  # else nobody waits for prefills or drafts
+            fit_costs(self._scheduler.measures, self._verifier, lanes.geometry, self._retention, lanes.num_lanes)
 
     @property
     def prefill_tokens_per_second(self) -> float:
@@ -101,6 +106,7 @@ class Engine:
         """
         self._commands.put(lambda: self._ending.begin(grace_seconds, until_empty=until_empty))
         self._thread.join()
+        self._proposers.close()
         self._ahead.close(_AHEAD_SECONDS)
 
     def abandon_idle(self) -> None:

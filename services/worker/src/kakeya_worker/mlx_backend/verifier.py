@@ -82,9 +82,13 @@ class MlxVerifier:
         """The logits after each lane's last token; [lanes, vocab]."""
         return np.array(self.decoder.logits(self.slab.final_hidden(lanes)))
 
-    def scored_logits(self, lane: int) -> NDArray[np.float32]:
-        """See the seam; [tokens, vocab]."""
-        return np.array(self.decoder.logits(self._scored[lane]))
+    def scored_logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
+        """See the seam; [tokens of all, vocab]."""
+        return np.array(self.decoder.logits(mx.concatenate([self._scored[lane] for lane in lanes])))
+
+    def shorten(self, lane: int, num_tokens: int) -> None:
+        """See the seam."""
+        self.slab.keep_final_hidden([lane], self._scored[lane][num_tokens - 1 : num_tokens])
 
     def populate_lane(self, lane: int) -> None:
         """Nothing: the slab was written to when it was allocated."""

@@ -4,7 +4,7 @@ import re
 
 from kakeya_shared.errors.tree import InvalidField
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
-from kakeya_worker.engine.lanes.operation import ForkSource
+from kakeya_worker.engine.lanes.lane_state import ForkSource
 from kakeya_worker.engine.seams.retention import SessionOptions
 
 # What any router may give; a lane of another name could not be reported to one.

@@ -1,8 +1,8 @@
 """kakeya.worker.v1.VerifierService: the engine over gRPC."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import NamedTuple
 
 import structlog
@@ -14,13 +14,15 @@ from kakeya_shared.rpc.served_calls import tell
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import Append, Finish, Generate, GenerateResult, LaneState, OpenLane
+from kakeya_worker.engine.lanes.lane_state import LaneState, OpenLane
+from kakeya_worker.engine.lanes.operation import Finish, Generate, GenerateResult
 from kakeya_worker.engine.sampling.sampling import TokenDetail
 from kakeya_worker.grammars.constraint import Constraint
 from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.grammars.reasoning import ReasonedConstraint
 from kakeya_worker.joining.lease import Lease
 from kakeya_worker.service import open_request, operation_requests
+from kakeya_worker.service.operation_spans import timed_append, timed_generate
 from kakeya_worker.snapshots.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots.snapshots import Snapshots
 
@@ -78,7 +80,7 @@ class VerifierService(VerifierServiceServicer):
         engine = self._loaded(request.session_id).engine
         append = operation_requests.append(request, engine.facts.vocab_size)
         engine.submit(append)
-        with _timed_append(append):
+        with timed_append(append):
             try:
                 result = await asyncio.wrap_future(append.future)
             finally:
@@ -112,7 +114,7 @@ class VerifierService(VerifierServiceServicer):
         generate.future.add_done_callback(lambda _: put(None))
         engine.submit(generate)
         num_sent = len(generate.previous_token_ids)
-        with _timed_generate(generate):
+        with timed_generate(generate):
             try:
                 while (response := await unread.get()) is not None:
                     yield response
@@ -275,26 +277,3 @@ def _annotate(state: LaneState, **counts: int) -> None:
         forgotten=state.history_length - num_retained,
         **counts,
     )
-
-
-@contextmanager
-def _timed_append(append: Append) -> Iterator[None]:
-    """Tells spans of it once it is over: `queue` until its first step, then `prefill`, one for all its chunks."""
-    try:
-        yield
-    finally:
-        tracing.past("queue", append.started, append.stepped)
-        tracing.past("prefill", append.stepped, append.ended, appended=append.num_done, chunks=append.num_steps)
-
-
-@contextmanager
-def _timed_generate(generate: Generate) -> Iterator[None]:
-    """Likewise: `queue`, `first_token` until that is chosen, then `decode`, one for all that follow."""
-    num_before = generate.num_generated
-    try:
-        yield
-    finally:
-        tracing.past("queue", generate.started, generate.stepped)
-        tracing.past("first_token", generate.stepped, generate.first_token)
-        num_own = generate.num_generated - num_before
-        tracing.past("decode", generate.first_token, generate.ended, generated=num_own, steps=generate.num_steps)

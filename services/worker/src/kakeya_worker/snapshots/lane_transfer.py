@@ -6,7 +6,7 @@ from io import BytesIO
 
 from kakeya_shared.errors.tree import NoCapacity, SnapshotRefused
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import OpenLane
+from kakeya_worker.engine.lanes.lane_state import OpenLane
 from kakeya_worker.engine.snapshots.snapshot import memory_for
 from kakeya_worker.snapshots import snapshot_file
 

@@ -12,7 +12,7 @@ import structlog
 
 from kakeya_shared.errors.tree import InvalidField, SnapshotRefused, SnapshotStoreUnavailable
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import OpenLane
+from kakeya_worker.engine.lanes.lane_state import OpenLane
 from kakeya_worker.engine.seams.verifier import Memory
 from kakeya_worker.engine.snapshots.made_memory import made_memory
 from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot, memory_for

@@ -126,9 +126,13 @@ class Decoder:
         """[lanes, vocab]."""
         return self._logits(self._slab.final_hidden[list(lanes)])
 
-    def scored_logits(self, lane: int) -> NDArray[np.float32]:
-        """[tokens, vocab]."""
-        return self._logits(self._scored[lane])
+    def scored_logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
+        """[tokens of all, vocab]."""
+        return self._logits(torch.cat([self._scored[lane] for lane in lanes]))
+
+    def shorten(self, lane: int, num_tokens: int) -> None:
+        """The lane ends with the first tokens of its scored row."""
+        self._slab.final_hidden[lane] = self._scored[lane][num_tokens - 1]
 
     def _logits(self, hidden: Tensor) -> NDArray[np.float32]:
         logits: NDArray[np.float32] = self._head(hidden).float().numpy()

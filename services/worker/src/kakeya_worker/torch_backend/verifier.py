@@ -76,9 +76,14 @@ class TorchVerifier:
         return self._decoder.logits(lanes)
 
     @torch.inference_mode()
-    def scored_logits(self, lane: int) -> NDArray[np.float32]:
-        """See the seam; [tokens, vocab]."""
-        return self._decoder.scored_logits(lane)
+    def scored_logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
+        """See the seam; [tokens of all, vocab]."""
+        return self._decoder.scored_logits(lanes)
+
+    @torch.inference_mode()
+    def shorten(self, lane: int, num_tokens: int) -> None:
+        """See the seam."""
+        self._decoder.shorten(lane, num_tokens)
 
     def populate_lane(self, lane: int) -> None:
         """See the seam."""

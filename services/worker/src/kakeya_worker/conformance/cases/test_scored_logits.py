@@ -30,7 +30,7 @@ def _scored(
             beside = company.lane.row(token_ids[start : start + 1])
             rows = [(company, beside), (session, row)]
         session.verifier.forward([each for _, each in rows])
-        logits = session.verifier.scored_logits(row.lane)
+        logits = session.verifier.scored_logits([row.lane])
         assert agree(subject.tolerance, logits[-1], session.logits())
         yield from logits
         for each, its_row in rows:
@@ -67,9 +67,30 @@ def test_several_rows_of_a_step_may_be_scored(subject: Subject) -> None:
         for lane, (session, history) in enumerate(zip(sessions, histories, strict=True))
     ]
     verifier.forward(rows)
-    found = [verifier.scored_logits(lane) for lane in (1, 0)]
-    for lane, logits in zip((1, 0), found, strict=True):
+    found = [verifier.scored_logits([lane]) for lane in (1, 0)]
+    together = verifier.scored_logits([1, 0])
+    for lane, logits, again in zip((1, 0), found, (together[:9], together[9:]), strict=True):
+        assert agree(subject.tolerance, again[0], logits[0])
+        assert agree(subject.tolerance, again[-1], logits[-1])
         alone = open_session(verifier, GEOMETRY, 2)
         expected = [alone.append((token_id,)) for token_id in histories[lane]]
         assert logits.shape == (len(expected), verifier.facts.vocab_size)
         assert all(agree(subject.tolerance, *pair) for pair in zip(logits, expected, strict=True))
+
+
+@pytest.mark.parametrize("num_right", [1, 4, 8])
+def test_a_lane_is_shortened_to_the_tokens_that_were_right(subject: Subject, num_right: int) -> None:
+    """It then ends with them as if the row had ended there, whatever it goes on with."""
+    verifier = subject.verifier(GEOMETRY, num_lanes=2)
+    history = subject.variant.history(NUM_TOKENS)
+    plain, drafting = (open_session(verifier, GEOMETRY, lane) for lane in range(2))
+    start = 0
+    while start + 9 < NUM_TOKENS:
+        right = history[start : start + num_right]
+        row = drafting.lane.row((*right, *history[1 : 10 - num_right]), is_scored=True)
+        verifier.forward([row])
+        verifier.shorten(row.lane, num_right)
+        drafting.lane.commit(row.first(num_right))
+        assert agree(subject.tolerance, drafting.logits(), plain.append(right))
+        start += num_right
+    assert agree(subject.tolerance, drafting.append(history[:7]), plain.append(history[:7]))

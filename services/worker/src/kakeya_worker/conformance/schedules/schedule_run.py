@@ -22,9 +22,10 @@ from kakeya_worker.conformance.schedules.schedule import (
 from kakeya_worker.conformance.schedules.scheduled_session import TIMEOUT_SECONDS, ScheduledSession
 from kakeya_worker.conformance.schedules.watched_verifier import WatchedVerifier
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import ForkSource, OpenLane
+from kakeya_worker.engine.lanes.lane_state import ForkSource, OpenLane
 from kakeya_worker.engine.seams.retention import SessionOptions
 from kakeya_worker.engine.seams.verifier import Verifier
+from kakeya_worker.engine.speculation.proposers import Proposers
 
 
 class ScheduleRunner:
@@ -32,12 +33,13 @@ class ScheduleRunner:
 
     Args:
         reference: the same model as the verifier's.
+        proposers: what drafts; None: nothing does.
     """
 
-    def __init__(self, verifier: Verifier, reference: ExactReference) -> None:
+    def __init__(self, verifier: Verifier, reference: ExactReference, proposers: Proposers | None = None) -> None:
         self._verifier = WatchedVerifier(verifier)
         self._reference = reference
-        self._engine = Engine(self._verifier, GEOMETRY, NUM_LANES, STEP_TOKENS)
+        self._engine = Engine(self._verifier, GEOMETRY, NUM_LANES, STEP_TOKENS, proposers=proposers)
         self._engine.start()
         self._epoch = 0
         self._sessions: dict[int, ScheduledSession] = {}

@@ -33,6 +33,10 @@ class WatchedVerifier:
         if slots.size:
             self.last_logits[lane] = self._verifier.logits([lane])[0].copy()
 
+    def shorten(self, lane: int, num_tokens: int) -> None:
+        self._verifier.shorten(lane, num_tokens)
+        self.last_logits[lane] = self._verifier.logits([lane])[0].copy()
+
     def forward(self, rows: Sequence[Row]) -> None:
         self._verifier.forward(rows)
         lanes = [row.lane for row in rows]

@@ -65,6 +65,10 @@ class Lane:
         """Tokens that still fit; None where the oldest make room."""
         return self.retention.capacity - self.length if self.refuses_overflow else None
 
+    def num_seen(self, num_tokens: int) -> int:
+        """Slots that the last of so many more tokens would see."""
+        return sum(map(len, self.retention.retained(self.length + num_tokens)))
+
     @property
     def num_used_slots(self) -> int:
         """The first slots, beyond which none was ever committed to."""
@@ -82,6 +86,12 @@ class Lane:
     def held(self, start: int = 0) -> Integers:
         """The history indices of what is kept, ascending, from one on."""
         return indices(self.retained, start)
+
+    @property
+    def held_token_ids(self) -> list[int]:
+        """The tokens that are kept, ascending by history index."""
+        token_ids: list[int] = self.slot_token_ids[self.retention.slots(self.held())].tolist()
+        return token_ids
 
     def restore(self, length: int, token_ids: Integers, history_digest: int | None) -> None:
         """Makes this lane, of an empty history, hold what is kept of another; its K and V are for the verifier.

@@ -7,16 +7,18 @@ import numpy as np
 
 from kakeya_shared.errors.tree import BoundaryNotReachable, OperationRunning
 from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.lanes.lane_state import ForkSource, LaneState
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
-from kakeya_worker.engine.lanes.operation import ForkSource, LaneState
 from kakeya_worker.engine.seams.verifier import Verifier
+from kakeya_worker.engine.speculation.proposers import Proposers
 
 
 class LaneCopies:
     """Copies what lanes hold, together with their integers."""
 
-    def __init__(self, lanes: LaneTable, verifier: Verifier) -> None:
+    def __init__(self, lanes: LaneTable, verifier: Verifier, proposers: Proposers) -> None:
         self._lanes = lanes
+        self._proposers = proposers
         self._verifier = verifier
 
     def fork(self, session_id: str, epoch: int, source: ForkSource, tenant: str) -> Occupant:
@@ -66,6 +68,8 @@ class LaneCopies:
                 self._lanes.free(occupant)
                 raise
             self._lanes.publish(occupant)
+            if occupant.drafter is not None:
+                self._proposers.restart(occupant.drafter, lane.held_token_ids)
         occupant.generated.forget(target_length)
         return self._lanes.state(occupant)
 

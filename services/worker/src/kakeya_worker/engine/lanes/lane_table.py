@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from kakeya_shared.errors.tree import NoCapacity, SessionNotFound, StaleEpoch
 from kakeya_worker.engine.command_queue import Command, Postponed
 from kakeya_worker.engine.lanes.lane import Lane
-from kakeya_worker.engine.lanes.operation import Append, Generate, LaneState, OpenLane
+from kakeya_worker.engine.lanes.lane_state import LaneState, OpenLane
+from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import Retention, RetentionPolicy, SessionOptions
+from kakeya_worker.engine.seams.verifier import ModelFacts
+from kakeya_worker.engine.speculation.drafter import Drafter
+from kakeya_worker.engine.speculation.proposers import Proposers
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Occupant:
 
     Attributes:
         tenant: its owner, empty where there are none.
+        drafter: of its proposer; None: nothing is drafted for it.
         operation_number: the highest that any caller has named.
         generated: what its latest Generate produced and nobody has on record.
         num_readings: copies of the lane that other threads make; nothing may be written to it meanwhile.
@@ -83,6 +88,7 @@ class Occupant:
     epoch: int
     tenant: str
     lane: Lane
+    drafter: Drafter | None
     operation: Append | Generate | None = None
     operation_number: int = 0
     generated: GeneratedTail = field(default_factory=GeneratedTail)
@@ -104,8 +110,9 @@ class LaneTable:
     """Lanes by session.
 
     Args:
-        kv_bytes_per_token: bytes of one slot.
+        facts: of the model.
         retention: what sessions keep.
+        proposers: what drafts for them.
         prepare: called with the index of the lane that is taken next, by `prepare_next` and whenever it is another.
     """
 
@@ -113,15 +120,18 @@ class LaneTable:
         self,
         geometry: LaneGeometry,
         num_lanes: int,
-        kv_bytes_per_token: int,
+        facts: ModelFacts,
         retention: RetentionPolicy,
+        proposers: Proposers,
         prepare: Callable[[int], None],
     ) -> None:
         self._retention = retention
+        self._proposers = proposers
+        self._vocab_size = facts.vocab_size
         self._prepare = prepare
         self.geometry = geometry
         self.num_lanes = num_lanes
-        self.kv_bytes_per_token = kv_bytes_per_token
+        self.kv_bytes_per_token = facts.kv_bytes_per_token
         # A heap, the lowest first: lanes that were used before have their memory, others never need any.
         self._free = list(range(num_lanes))
         self._occupants: dict[str, Occupant] = {}
@@ -183,7 +193,8 @@ class LaneTable:
 
     def occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane) -> Occupant:
         """Makes a lane that was reserved that of a session which has none."""
-        self._occupants[session_id] = occupant = Occupant(session_id, epoch, tenant, lane)
+        drafter = self._proposers.drafter(self.geometry, self._vocab_size, lane.held_token_ids)
+        self._occupants[session_id] = occupant = Occupant(session_id, epoch, tenant, lane, drafter)
         self.publish(occupant)
         return occupant
 

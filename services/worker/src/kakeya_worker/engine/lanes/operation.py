@@ -9,7 +9,9 @@ from enum import Enum, auto
 
 from kakeya_shared.errors.tree import EmptyHistory, HistoryFull, KakeyaError
 from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.lanes.lane_state import LaneState
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+from kakeya_worker.engine.speculation.drafter import Drafter
 from kakeya_worker.grammars.constraint import Constraint
 from kakeya_worker.grammars.reasoning import ReasonedConstraint
 
@@ -17,48 +19,8 @@ MAX_UNREAD_TOKENS = 64
 MAX_PAUSE_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class LaneState:
-    """What the verifier holds for a session.
-
-    Attributes:
-        retained: the part of the history that is kept.
-        num_rewinds: how often this lane was taken back.
-        history_digest: see `kakeya_worker.engine.lanes.lane.Lane`.
-    """
-
-    history_length: int
-    kv_live_bytes: int
-    retained: tuple[range, ...]
-    num_rewinds: int = 0
-    history_digest: int | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class OpenLane:
-    """A lane that was taken, with the sinks and the window that were chosen."""
-
-    state: LaneState
-    sink: int
-    window: int
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """A session at rest; `token_ids` were generated since the length that was asked for, up to the lane's end."""
-
-    state: LaneState
-    token_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ForkSource:
-    """A lane that another is to begin as a copy of; epoch, length and digest as in an `Operation`."""
-
-    session_id: str
-    epoch: int
-    history_length: int
-    history_digest: int | None = None
+Choice = tuple[int, TokenDetail | None]
+"""A token that was chosen, and what is asked for of it."""
 
 
 class Finish(Enum):
@@ -88,6 +50,8 @@ class GenerateResult:
     prefill_seconds: float
     total_seconds: float
     num_evicted: int
+    num_drafted: int = 0
+    num_accepted: int = 0
 
 
 @dataclass(eq=False)
@@ -184,7 +148,8 @@ class Append(Operation):
 
 @dataclass(eq=False)
 class Generate(Operation):
-    """Generates a token a step; pauses while its reader is `MAX_UNREAD_TOKENS` behind.
+    """Generates a token a step, or several where its session's drafts are right; pauses while its reader is
+    `MAX_UNREAD_TOKENS` behind.
 
     Of the tokens before, it remembers no more than the longest stop sequence needs, and with penalties how often each
     id came.
@@ -204,6 +169,9 @@ class Generate(Operation):
         journaled_length: history length up to which its reader has its tokens for good; changed by that thread.
         counts: how often it has produced each id; kept where there are penalties.
         first_token: when the first of its own tokens was there, on the clock of `time.perf_counter`.
+        drafter: of its session, set when it begins; None: nothing is drafted.
+        next_choice: its next token, where that is chosen and not delivered yet.
+        num_drafted, num_accepted: drafts that were checked, and those that were right.
     """
 
     max_tokens: int
@@ -224,6 +192,10 @@ class Generate(Operation):
     counts: Counter[int] = field(init=False, default_factory=Counter)
     paused_since: float | None = field(init=False, default=None)
     first_token: float | None = field(init=False, default=None)
+    drafter: Drafter | None = field(init=False, default=None)
+    next_choice: Choice | None = field(init=False, default=None)
+    num_drafted: int = field(init=False, default=0)
+    num_accepted: int = field(init=False, default=0)
     _last_tokens: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -253,6 +225,11 @@ class Generate(Operation):
     @property
     def finish(self) -> Finish | None:
         """Why it is complete; None while it is not."""
+        return self.own_finish or (Finish.TRUNCATED if self.lane.room == 0 else None)
+
+    @property
+    def own_finish(self) -> Finish | None:
+        """Likewise, by its tokens alone, those that are not committed yet among them."""
         last_tokens = tuple(self._last_tokens)
         if last_tokens and last_tokens[-1] in self.eos_token_ids:
             return Finish.EOS
@@ -260,7 +237,7 @@ class Generate(Operation):
             return Finish.STOP_SEQUENCE
         if self.num_generated == self.max_tokens:
             return Finish.MAX_TOKENS
-        return Finish.TRUNCATED if self.lane.room == 0 else None
+        return None
 
     def _ends_with_stop_sequence(self, last_tokens: tuple[int, ...]) -> bool:
         return any(last_tokens[-len(sequence) :] == sequence for sequence in self.stop_token_sequences)
@@ -274,7 +251,16 @@ class Generate(Operation):
         # By the count before, and looked at after it: a row that the engine pauses at this moment is not missed.
         return self.num_generated - num_read >= MAX_UNREAD_TOKENS
 
+    def count_drafts(self, num_drafted: int, num_accepted: int) -> None:
+        """So many were checked, and right."""
+        self.num_drafted += num_drafted
+        self.num_accepted += num_accepted
+        if self.drafter is not None:
+            self.drafter.acceptance.add(num_drafted, num_accepted)
+
     def deliver(self, token_id: int, detail: TokenDetail | None) -> None:
+        """Its next token."""
+        self.next_choice = None
         if self.first_token is None:
             self.first_token = time.perf_counter()
         self.num_generated += 1

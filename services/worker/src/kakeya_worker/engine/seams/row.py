@@ -1,6 +1,6 @@
 """A row: one session's tokens in a step, and all the integers that a backend needs to run them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,10 @@ class Row:
     token_ids: tuple[int, ...]
     retention: Retention
     is_scored: bool = False
+
+    def first(self, num_tokens: int) -> "Row":
+        """The same row with its first tokens only."""
+        return replace(self, token_ids=self.token_ids[:num_tokens])
 
     @property
     def num_kept(self) -> int:

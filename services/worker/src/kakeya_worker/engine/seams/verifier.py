@@ -125,10 +125,17 @@ class Verifier(Protocol):
         """The logits after the last token of each lane, from its final hidden vector; [lanes, vocab]."""
         ...
 
-    def scored_logits(self, lane: int) -> NDArray[np.float32]:
-        """The logits after each token of the lane's row in the latest step, which was scored; [tokens, vocab].
+    def scored_logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
+        """The logits after each token of the lanes' rows in the latest step, which were scored, one row after the
+        other; [tokens of all, vocab].
 
         They are those that `logits` would give, had the row ended there: in exact mode to the bit.
+        """
+        ...
+
+    def shorten(self, lane: int, num_tokens: int) -> None:
+        """The lane ends with the first tokens, at least one, of its row in the latest step, which was scored: keeps the
+        final hidden vector of the last of them. K and V of the others are left where nobody sees them.
         """
         ...
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from kakeya_shared.errors.tree import InvalidField, SessionNotFound
 from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.lanes.lane_state import OpenLane
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
-from kakeya_worker.engine.lanes.operation import OpenLane
 from kakeya_worker.engine.seams.retention import SessionOptions
 from kakeya_worker.engine.seams.verifier import Memory, Verifier
 from kakeya_worker.engine.snapshots import snapshot

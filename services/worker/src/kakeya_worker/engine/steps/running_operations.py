@@ -4,20 +4,12 @@ All of it runs on the engine's thread.
 """
 
 import time
-from typing import NamedTuple
+from collections.abc import Mapping
 
-import numpy as np
 import structlog
-from numpy.typing import NDArray
 
-from kakeya_shared.errors.tree import (
-    Internal,
-    InvalidField,
-    InvariantViolated,
-    KakeyaError,
-    OperationRunning,
-    OperationStopped,
-)
+from kakeya_shared.errors.tree import InvariantViolated, KakeyaError, OperationRunning, OperationStopped
+from kakeya_worker.engine.lanes.lane_state import Stopped
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.lanes.operation import (
     MAX_PAUSE_SECONDS,
@@ -26,13 +18,12 @@ from kakeya_worker.engine.lanes.operation import (
     Finish,
     Generate,
     GenerateResult,
-    Stopped,
 )
-from kakeya_worker.engine.sampling.sampling import TokenDetail, choose, token_detail
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
-from kakeya_worker.engine.steps.scheduler import Scheduler, Step
-from kakeya_worker.engine.steps.scoring import Scoring
+from kakeya_worker.engine.speculation.proposers import Proposers, Wish
+from kakeya_worker.engine.steps.forwarding import forward
+from kakeya_worker.engine.steps.scheduler import Scheduler
 from kakeya_worker.metrics import WorkerMetrics
 
 _log = structlog.get_logger()
@@ -45,10 +36,18 @@ class RunningOperations:
         scheduler: knows them all, and says who is in the next step.
     """
 
-    def __init__(self, lanes: LaneTable, scheduler: Scheduler, verifier: Verifier, metrics: WorkerMetrics) -> None:
+    def __init__(
+        self,
+        lanes: LaneTable,
+        scheduler: Scheduler,
+        verifier: Verifier,
+        proposers: Proposers,
+        metrics: WorkerMetrics,
+    ) -> None:
         self._lanes = lanes
         self._scheduler = scheduler
         self._verifier = verifier
+        self._proposers = proposers
         self._metrics = metrics
 
     def begin(self, operation: Append | Generate) -> None:
@@ -65,6 +64,8 @@ class RunningOperations:
             return
         occupant.generated.forget(occupant.lane.length)  # the caller has all of it on record
         operation.begin(occupant.lane, occupant.tenant)
+        if isinstance(operation, Generate):
+            operation.drafter = occupant.drafter
         occupant.operation = operation
         self._scheduler.add(operation)
         self._complete_if_done(occupant, operation)  # nothing to prefill, or no room to generate
@@ -75,17 +76,19 @@ class RunningOperations:
         step = self._scheduler.next_step()
         for operation in step.operations:
             operation.steps(started)
-        rows, failures, scoring = _forward(step, self._verifier)
+        rows, failures, scoring, num_drafts = forward(step, self._verifier, self._draft)
         for operation, error in failures.items():
             self._fail(operation, error)
         for operation, row in rows:
             self._commit(operation, row)
         seconds = time.perf_counter() - started
-        self._scheduler.account(seconds, is_whole=not failures, scoring=scoring)
+        self._scheduler.account(seconds, is_whole=not failures, scoring=scoring, num_drafts=num_drafts)
         if self._metrics.meters.is_on:
             num_tokens = sum(len(row.token_ids) for _, row in rows)
-            num_generated = sum(isinstance(operation, Generate) for operation, _ in rows)
+            num_generated = sum(len(row.token_ids) for operation, row in rows if isinstance(operation, Generate))
             self._metrics.count_step(seconds, num_generated, num_tokens - num_generated, len(rows), len(failures))
+            num_accepted = sum(len(row.token_ids) - 1 for operation, row in rows if operation in num_drafts)
+            self._metrics.count_drafts(sum(num_drafts.values()), num_accepted)
 
     def end_cancelled(self) -> None:
         """Ends those whose callers have gone, and those whose tokens nobody reads."""
@@ -114,6 +117,19 @@ class RunningOperations:
         start = length if journaled_length is None else journaled_length
         return Stopped(self._lanes.state(occupant), occupant.generated.since(start, length))
 
+    def _draft(self, chosen: Mapping[Generate, int]) -> dict[Generate, tuple[int, ...]]:
+        """See `forwarding.Draft`."""
+        if all(generate.drafter is None for generate in chosen):
+            return {}
+        depths = self._scheduler.depths(list(chosen))
+        wishes = {
+            generate: Wish(generate.drafter, token_id, depth)
+            for (generate, token_id), depth in zip(chosen.items(), depths, strict=True)
+            if generate.drafter is not None and depth
+        }
+        drafts = zip(wishes, self._proposers.propose(list(wishes.values())), strict=True)
+        return {generate: of_generate for generate, of_generate in drafts if of_generate}
+
     def _commit(self, operation: Append | Generate, row: Row) -> None:
         occupant = self._lanes.find(operation.session_id, operation.epoch)
         try:
@@ -128,7 +144,10 @@ class RunningOperations:
         if isinstance(operation, Append):
             operation.num_done += len(row.token_ids)
         else:
-            occupant.generated.add(row.token_ids[0], operation.journaled_length)
+            for token_id in row.token_ids:
+                occupant.generated.add(token_id, operation.journaled_length)
+        if occupant.drafter is not None:
+            self._proposers.extend(occupant.drafter, row.token_ids)
         self._complete_if_done(occupant, operation)
 
     def _complete_if_done(self, occupant: Occupant, operation: Append | Generate) -> None:
@@ -158,6 +177,8 @@ class RunningOperations:
                 prefill_seconds=prefill_seconds,
                 total_seconds=generate.seconds,
                 num_evicted=generate.num_evicted,
+                num_drafted=generate.num_drafted,
+                num_accepted=generate.num_accepted,
             )
         )
 
@@ -175,69 +196,3 @@ class RunningOperations:
             operation.lane.prefill_seconds = 0.0
         else:
             operation.lane.prefill_seconds += operation.seconds
-
-
-class _Forwarded(NamedTuple):
-    """The rows to commit, and the operations that have none: their sampling failed, or the pass did."""
-
-    rows: list[tuple[Append | Generate, Row]]
-    failures: dict[Append | Generate, KakeyaError]
-    scoring: Scoring
-
-
-def _forward(step: Step, verifier: Verifier) -> _Forwarded:
-    """Runs a step; whatever fails is among what it returns.
-
-    K and V beyond the committed lengths are invisible, so a pass that failed needs no undo.
-    """
-    done = _Forwarded([], {}, Scoring(verifier))
-    try:
-        _sample(step.generates, verifier, done)
-        prefills = [
-            (append, append.lane.row(append.next_tokens(num_tokens), is_scored=append.is_scored))
-            for append, num_tokens in step.appends
-        ]
-        if scored := [(append, row) for append, row in prefills if row.is_scored]:
-            done.scoring.before(scored)
-        done.rows.extend(prefills)
-        if done.rows:
-            verifier.forward([row for _, row in done.rows])
-        if scored:
-            done.scoring.after(scored)
-        return done
-    except Exception:  # of a backend, whatever it is: the engine goes on, and these operations are told
-        _log.exception("a step failed", session_ids=[operation.session_id for operation in step.operations])
-        failure: KakeyaError = Internal("the forward pass failed")
-        return _Forwarded([], dict.fromkeys(step.operations, failure) | done.failures, done.scoring)
-
-
-def _sample(generates: list[Generate], verifier: Verifier, done: _Forwarded) -> None:
-    """Chooses the next token of each generate, and delivers it: it is forwarded in this step."""
-    if not generates:
-        return
-    logits = verifier.logits([generate.lane.index for generate in generates])  # [generates, vocab]
-    for generate, row_logits in zip(generates, logits, strict=True):
-        try:
-            token_id, detail = _next_token(generate, row_logits)
-        except FloatingPointError as error:
-            _log.exception("sampling failed", session_id=generate.session_id)
-            done.failures[generate] = Internal(str(error))  # says an index, no token
-            continue
-        except InvalidField as error:  # a grammar that asks too much, which shows only on the way
-            done.failures[generate] = error
-            continue
-        generate.deliver(token_id, detail)
-        done.rows.append((generate, generate.lane.row((token_id,))))
-
-
-def _next_token(generate: Generate, logits: NDArray[np.float32]) -> tuple[int, TokenDetail | None]:
-    """Chosen from the logits [vocab]; raises FloatingPointError, and InvalidField of a grammar."""
-    masked, allowed = generate.masked_token_ids, None
-    if generate.constraint is not None:
-        allows = generate.constraint.allowed()
-        allowed = allows.token_ids
-        if allows.ends_only:  # it may be before `min_tokens`
-            masked = frozenset()
-    token_id = choose(logits, generate.sampling, generate.lane.length, generate.counts, masked=masked, allowed=allowed)
-    num_top = generate.num_top_logprobs
-    return token_id, None if num_top is None else token_detail(logits, token_id, num_top)

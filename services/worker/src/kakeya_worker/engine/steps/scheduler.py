@@ -16,6 +16,7 @@ from itertools import islice, zip_longest
 from typing import NamedTuple, TypeVar
 
 from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.steps.drafting import NO_DRAFTS, NOTHING_DONE, DraftsDone, depths_of
 from kakeya_worker.engine.steps.masks import that_can_choose
 from kakeya_worker.engine.steps.scoring import Scoring, ScoringCosts
 from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts, StepMeasures
@@ -97,8 +98,8 @@ class Step(NamedTuple):
     @property
     def num_visible_slots(self) -> int:
         """Summed over all tokens."""
-        of_appends = sum(num_tokens * _visible_slots(append, num_tokens) for append, num_tokens in self.appends)
-        return of_appends + sum(_visible_slots(generate, 1) for generate in self.generates)
+        of_appends = sum(num_tokens * append.lane.num_seen(num_tokens) for append, num_tokens in self.appends)
+        return of_appends + sum(generate.lane.num_seen(1) for generate in self.generates)
 
     @property
     def num_tokens(self) -> Counter[str]:
@@ -175,14 +176,35 @@ class Scheduler:
         self._end_turns(self._step)
         return self._step
 
-    def account(self, seconds: float, *, is_whole: bool = True, scoring: Scoring | None = None) -> None:
-        """Tells how long the latest step took, whether all of it was forwarded, and what of it was scoring."""
-        self._shares.account(self._loads, self._step.num_tokens, seconds, is_whole=is_whole)
+    def depths(self, chosen: Collection[Generate]) -> list[int]:
+        """How many drafts each of the latest step's generates should have, behind the token that it was given."""
+        costs, load = self.measures.costs, self._load
+        step_seconds = costs.seconds(load.num_tokens, load.num_visible_slots)
+        return depths_of(chosen, self.chunk, costs, step_seconds, self.budget.tokens - load.num_tokens)
+
+    def account(
+        self,
+        seconds: float,
+        *,
+        is_whole: bool = True,
+        scoring: Scoring | None = None,
+        num_drafts: Mapping[Generate, int] = NO_DRAFTS,
+    ) -> None:
+        """Tells how long the latest step took, whether all of it was forwarded, what of it was scoring, and how many
+        drafts its generates had.
+        """
+        drafts = DraftsDone.of(num_drafts, self.measures.costs) if num_drafts else NOTHING_DONE
+        self._shares.account(
+            self._loads, self._step.num_tokens, seconds, is_whole=is_whole, draft_seconds=drafts.seconds
+        )
         if scoring is not None and scoring.num_tokens:
             self._scoring.add(scoring.num_tokens, scoring.seconds)
             seconds -= scoring.seconds
         if is_whole and self._load.num_generates:
-            self.measures.add(MeasuredStep(self._load.num_tokens, self._load.num_visible_slots, seconds))
+            num_tokens = self._load.num_tokens + drafts.num_tokens
+            self.measures.add(
+                MeasuredStep(num_tokens, self._load.num_visible_slots + drafts.num_visible_slots, seconds)
+            )
 
     def _plan(self, generates: Mapping[str, list[Generate]], appends: Mapping[str, list[Append]]) -> Step:
         """A step of these, by tenant."""
@@ -191,7 +213,7 @@ class Scheduler:
         for append in _in_turns(appends):
             num_wanted = self._chunk_tokens(append)
             scoring_seconds = self._scoring.token_seconds if append.is_scored else 0.0
-            num_tokens = budget.take(num_wanted, _visible_slots(append, num_wanted), scoring_seconds)
+            num_tokens = budget.take(num_wanted, append.lane.num_seen(num_wanted), scoring_seconds)
             if num_tokens:
                 step.appends.append((append, num_tokens))
             if num_tokens < num_wanted:
@@ -237,8 +259,3 @@ def _in_turns(by_tenant: Mapping[str, list[_O]]) -> Iterator[_O]:
     """One of each tenant, then the next of each."""
     rounds = zip_longest(*by_tenant.values())
     return (each for one_of_each in rounds for each in one_of_each if each is not None)
-
-
-def _visible_slots(operation: Append | Generate, num_tokens: int) -> int:
-    """Of the last of an operation's next tokens; those before it see hardly fewer."""
-    return sum(map(len, operation.lane.retention.retained(operation.lane.length + num_tokens)))

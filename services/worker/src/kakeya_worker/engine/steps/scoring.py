@@ -64,8 +64,13 @@ class Scoring:
         started = time.perf_counter()
         for append, row in scored:
             if len(row.token_ids) > 1:
-                # The last token's logits are for what comes next.
-                self._score(append, row.token_ids[1:], self._verifier.scored_logits(row.lane)[:-1])
+                try:
+                    logits = self._verifier.scored_logits([row.lane])
+                except Exception:  # of a backend: the row is in the lane, and only what it is worth is not known
+                    _log.exception("scoring failed", session_id=append.session_id)
+                    append.failure = Internal("there are no logits beside an appended token")
+                else:
+                    self._score(append, row.token_ids[1:], logits[:-1])  # the last ones are for what comes next
         self.seconds += time.perf_counter() - started
 
     def _score(self, append: Append, token_ids: Sequence[int], logits: NDArray[np.float32]) -> None:

@@ -7,6 +7,7 @@ sees it, since a session sees only what it wrote itself.
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -23,10 +24,12 @@ NUM_NEEDED = 3  # steps that tell all costs
 _LANE, _OTHER_LANE = 0, 1
 
 
-def fit_costs(measures: StepMeasures, verifier: Verifier, geometry: LaneGeometry, retention: RetentionPolicy) -> None:
+def fit_costs(
+    measures: StepMeasures, verifier: Verifier, geometry: LaneGeometry, retention: RetentionPolicy, num_lanes: int
+) -> None:
     """Measures, and begins `measures` with that. Where measuring fails, only the tokens of a step stay bounded."""
     try:
-        measures.start(measure_steps(verifier, geometry, retention(SessionOptions(), geometry)))
+        measures.start(measure_steps(verifier, geometry, retention(SessionOptions(), geometry), num_lanes))
     except Exception:  # of a backend: without costs a worker runs as well, only less evenly
         _log.warning("steps were not measured, only their tokens are bounded", exc_info=True)
         return
@@ -38,11 +41,18 @@ def fit_costs(measures: StepMeasures, verifier: Verifier, geometry: LaneGeometry
     )
 
 
-def measure_steps(verifier: Verifier, geometry: LaneGeometry, retention: Retention) -> list[MeasuredStep]:
-    """A few kinds of steps in which a session generates, alone or beside a prefill; the slab has two lanes or more."""
+def measure_steps(
+    verifier: Verifier, geometry: LaneGeometry, retention: Retention, num_lanes: int = 2
+) -> list[MeasuredStep]:
+    """A few kinds of steps in which a session generates, alone or beside a prefill; of one lane, with drafts."""
     # Makes the memory of one lane real: pages that were never written are all one page, which is read too fast.
-    verifier.copy_lane(_OTHER_LANE, _LANE, geometry.num_slots)
-    steps = _steps(geometry.chunk, retention)
+    if num_lanes > 1:
+        verifier.copy_lane(_OTHER_LANE, _LANE, geometry.num_slots)
+        steps = _steps(geometry.chunk, retention)
+    else:
+        verifier.populate_lane(_LANE)
+        steps = [rows[-1:] for rows in _steps(geometry.chunk, retention)]
+        steps[0] = [replace(steps[0][0], lane=_LANE)]
     _run(verifier, steps[0])  # whatever is done only once
     ends = time.perf_counter() + FITTING_SECONDS
     seconds = [math.inf] * len(steps)

@@ -14,12 +14,15 @@ in seconds and with a price that is learned.
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 MAX_LAG_SECONDS = 2.0  # a tenant may not save up time; a single step that took longer is made up for in full
 PROBE_STEPS = 32  # of these shared steps one is given to a single tenant, so that measures stay true
 NUM_SAMPLES = 4  # of a measure; the shortest counts, since whatever disturbs a step makes it longer
 MAX_MEASURES = 1024  # sizes of load; more than there are for steps of up to 2^8 tokens and windows of up to 2^12
+MAX_DRAFTS_PART = 0.5  # of a step's time that is put down to drafts, however much they were expected to add
+_NO_DRAFTS: Mapping[str, float] = MappingProxyType({})
 FORGET_SECONDS = 60.0  # of steps without a tenant, after which it is forgotten
 
 
@@ -109,7 +112,13 @@ class TenantShares:
         return [min(candidates, key=lambda name: (self._measures[loads[name].size].step, tenants[name].alone_step))]
 
     def account(
-        self, loads: Mapping[str, Load], num_tokens: Mapping[str, int], seconds: float, *, is_whole: bool = True
+        self,
+        loads: Mapping[str, Load],
+        num_tokens: Mapping[str, int],
+        seconds: float,
+        *,
+        is_whole: bool = True,
+        draft_seconds: Mapping[str, float] = _NO_DRAFTS,
     ) -> None:
         """Tells what a step was.
 
@@ -117,12 +126,17 @@ class TenantShares:
             loads: as they were when the step was chosen.
             num_tokens: that the tenants in the step were to get.
             seconds: that it took.
+            draft_seconds: what tenants' drafts are expected to have added, which is no part of a load.
             is_whole: they did get them all. What failed used its time too, but says nothing of what a load takes.
         """
         self._num_steps += 1
         self._seconds += seconds
         at_work = self._known(loads)
-        used_seconds = self._used_seconds(loads, num_tokens, seconds)
+        drafts_part = min(1.0, MAX_DRAFTS_PART * seconds / max(sum(draft_seconds.values()), 1e-12))
+        drafts = {name: drafts_part * of_tenant for name, of_tenant in draft_seconds.items()}
+        loads_seconds = seconds - sum(drafts.values())
+        used_seconds = self._used_seconds(loads, num_tokens, loads_seconds)
+        used_seconds = {name: used + drafts.get(name, 0.0) for name, used in used_seconds.items()}
         # Who is ahead and went away still waits for the others: nobody gets more by coming and going.
         away = [tenant for name, tenant in self._tenants.items() if name not in loads and tenant.lag_seconds < 0.0]
         share_seconds = seconds / (len(at_work) + len(away))
@@ -136,7 +150,7 @@ class TenantShares:
             at_work[alone].alone_step = self._num_steps
             # Alone it may be in a shared step too, with a part of its load: the others' did not fit.
             if is_whole and num_tokens[alone] == loads[alone].num_tokens:
-                self._measure(loads[alone], seconds)
+                self._measure(loads[alone], loads_seconds)
         self._settle(loads)
         self._forget()
 

@@ -67,9 +67,13 @@ class KernelDecoder:
         """[lanes, vocab]."""
         return self._logits(None, np.array(lanes, dtype=np.int64))
 
-    def scored_logits(self, lane: int) -> NDArray[np.float32]:
-        """[tokens, vocab]."""
-        hidden = self._scored[lane]
+    def shorten(self, lane: int, num_tokens: int) -> None:
+        """The lane ends with the first tokens of its scored row."""
+        self._slab.final_hidden[lane] = torch.from_numpy(self._scored[lane][num_tokens - 1])
+
+    def scored_logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
+        """[tokens of all, vocab]."""
+        hidden = np.concatenate([self._scored[lane] for lane in lanes])
         return self._logits(hidden.ctypes.data, np.arange(len(hidden)))
 
     def _logits(self, hidden: int | None, indices: Integers) -> NDArray[np.float32]:

@@ -1,0 +1,37 @@
+"""How often a session's drafts are right, by those of late."""
+
+from dataclasses import dataclass
+
+_PRIOR_TRIALS, _PRIOR_HITS = 2.0, 1.0  # of a session that nothing is known of
+_REMEMBERED_PART = 0.99  # a step later: after a hundred steps of prose, a quotation is tried for again
+
+
+@dataclass
+class Acceptance:
+    """Of drafts behind a right one, or behind the chosen token: that the next one is right, too.
+
+    Attributes:
+        num_drafted, num_accepted: drafts that were checked so far, and those that were right.
+    """
+
+    num_drafted: int = 0
+    num_accepted: int = 0
+    _trials: float = 0.0
+    _hits: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        return (_PRIOR_HITS + self._hits) / (_PRIOR_TRIALS + self._trials)
+
+    def age(self) -> None:
+        """A step has come."""
+        self._trials *= _REMEMBERED_PART
+        self._hits *= _REMEMBERED_PART
+
+    def add(self, num_drafted: int, num_accepted: int) -> None:
+        """So many drafts were checked; of those behind the first wrong one nothing is known."""
+        self.num_drafted += num_drafted
+        self.num_accepted += num_accepted
+        self._hits += num_accepted
+        self._trials += min(num_accepted + 1, num_drafted)

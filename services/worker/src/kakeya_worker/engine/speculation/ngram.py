@@ -1,0 +1,94 @@
+"""The proposer `ngram`: what came before, comes again (prompt lookup; lookahead's n-gram pool, arXiv 2402.02057).
+
+It finds where the session's last tokens stood before, the latest such place, and drafts what followed there. The last
+2^17 tokens of the history are kept as ids, with a hash table of where runs of them end: 1 MiB a session, however long
+its history is. So it also knows what the lane has forgotten, but not across a restart.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+
+ORDERS = (6, 3)
+"""Lengths of the runs that are looked for: the longer one is right more often."""
+MAX_TOKENS = 15
+_BITS = 17
+_NUM_KEPT = 1 << _BITS  # as many ids as places in the table
+_MASK = (1 << 64) - 1
+_FACTOR = 0x9E3779B97F4A7C15  # odd, of the golden ratio: the upper bits of products are well mixed
+_NOWHERE = 0
+
+
+class NgramProposer:
+    """See `kakeya_worker.engine.seams.proposer.Proposer`."""
+
+    max_tokens = MAX_TOKENS
+
+    def __init__(self) -> None:
+        self._ids = np.zeros(_NUM_KEPT, np.int32)  # token number n at n mod _NUM_KEPT
+        self._places = np.zeros(_NUM_KEPT, np.uint32)  # by hash of a run: the number of the token behind it, mod 2^32
+        self._end = 0  # tokens so far
+        self._last: list[int] = []  # as many as the longest run has
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._ids.nbytes + self._places.nbytes
+
+    def restart(self, token_ids: Sequence[int]) -> None:
+        """As if these were the whole history."""
+        self._places[:] = _NOWHERE
+        self._end, self._last = 0, []
+        self.extend(token_ids)
+
+    def extend(self, token_ids: Sequence[int]) -> None:
+        """A run is entered once the token behind it is there: else the last one would only find itself."""
+        known = np.array([*self._last, *token_ids][-_NUM_KEPT:], np.uint64)
+        self._end += len(token_ids)
+        numbers = np.arange(self._end - len(known), self._end)
+        self._ids[numbers % _NUM_KEPT] = known
+        for order in ORDERS:
+            num_runs = len(known) - order
+            if num_runs > 0:
+                hashes = np.zeros(num_runs, np.uint64)
+                for offset in range(order):
+                    hashes = (hashes + known[offset : offset + num_runs] + np.uint64(1)) * np.uint64(_FACTOR)
+                # Of runs that are alike the latest stays.
+                self._places[hashes >> np.uint64(64 - _BITS)] = numbers[order:].astype(np.uint32)
+        self._last = known[-ORDERS[0] :].astype(np.int64).tolist()
+
+    def propose(self, token_id: int, num_tokens: int) -> Sequence[int]:
+        """What followed the latest place of the longest run."""
+        last = [*self._last, token_id]
+        for order in ORDERS:
+            if len(last) >= order and (number := self._find(last[-order:])) is not None:
+                return self._from(number, token_id, min(num_tokens, MAX_TOKENS))
+        return ()
+
+    def _find(self, run: Sequence[int]) -> int | None:
+        """The number of the token behind the latest place of a run; None: there is none, or not any more."""
+        hashed = 0
+        for each in run:
+            hashed = (hashed + each + 1) * _FACTOR & _MASK
+        place = int(self._places[hashed >> (64 - _BITS)])
+        number = self._end - ((self._end - place) & 0xFFFFFFFF)
+        first = number - len(run)
+        # What is found by a hash is looked at; a place that was overwritten since holds other tokens.
+        if first < max(0, self._end - _NUM_KEPT) or number >= self._end:
+            return None
+        return number if self._ids[np.arange(first, number) % _NUM_KEPT].tolist() == list(run) else None
+
+    def _from(self, number: int, token_id: int, num_tokens: int) -> list[int]:
+        """So many tokens from there on; what repeats itself goes on so beyond the history's end."""
+        known: list[int] = self._ids[np.arange(number, min(number + num_tokens, self._end)) % _NUM_KEPT].tolist()
+        known += [token_id][: num_tokens - len(known)]
+        period = self._end + 1 - number
+        while len(known) < num_tokens:
+            known.append(known[len(known) - period])
+        return known
+
+
+def ngram(geometry: LaneGeometry, vocab_size: int) -> NgramProposer:
+    """See `kakeya_worker.engine.seams.proposer.NewProposer`."""
+    return NgramProposer()

@@ -1,0 +1,135 @@
+"""The proposers of a worker: loaded by name, and asked on a thread of their own.
+
+So no step waits for a proposer that hangs, and what one is told it takes in while the forward pass runs.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import cache
+from typing import NamedTuple
+
+import structlog
+
+from kakeya_shared import plugins
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.proposer import NewProposer, Proposer
+from kakeya_worker.engine.speculation.drafter import Drafter
+from kakeya_worker.host.daemon_threads import DaemonThreads
+
+GROUP = "kakeya.proposer"
+NONE = "none"
+# For which a step waits for the drafts of all its sessions together; what comes later is of no use.
+LATE_SECONDS = 0.002
+HUNG_SECONDS = 10.0  # a machine may stand still for a while
+CLOSE_SECONDS = 1.0
+
+_log = structlog.get_logger()
+
+
+class Wish(NamedTuple):
+    """Up to `num_tokens` drafts behind a token that was chosen."""
+
+    drafter: Drafter
+    token_id: int
+    num_tokens: int
+
+
+@cache
+def load(name: str) -> NewProposer:
+    """Raises PluginError: none of this name is installed, or it cannot be imported."""
+    new_proposer: NewProposer = plugins.load(GROUP, name, install="pip install kakeya-worker")
+    return new_proposer
+
+
+class Proposers:
+    """Used by the engine's thread.
+
+    Args:
+        default: the proposer of sessions that name none.
+        find: a proposer by its name; raises PluginError.
+        late_seconds: see `LATE_SECONDS`.
+        hung_seconds: after which one that has not come back is given up, and all others with it.
+
+    Raises:
+        PluginError: the default cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        default: str = NONE,
+        find: Callable[[str], NewProposer] = load,
+        *,
+        late_seconds: float = LATE_SECONDS,
+        hung_seconds: float = HUNG_SECONDS,
+    ) -> None:
+        find(default)
+        self.default = default
+        self._find = find
+        self._late_seconds = late_seconds
+        self._hung_seconds = hung_seconds
+        self._thread = DaemonThreads(1, "proposers")
+        self._asked: Future[list[tuple[int, ...]]] | None = None  # the latest wishes, until they are answered
+        self._asked_at = 0.0
+        self._are_given_up = False
+
+    def drafter(
+        self, geometry: LaneGeometry, vocab_size: int, token_ids: Sequence[int], name: str = ""
+    ) -> Drafter | None:
+        """Of a session whose lane keeps these tokens; None: nothing is ever drafted for it.
+
+        Args:
+            name: of its proposer; empty: the default. One that cannot be made drafts nothing.
+        """
+        name = name or self.default
+        proposer = self._made(name, geometry, vocab_size)
+        if proposer is None or not proposer.max_tokens:
+            return None
+        drafter = Drafter(name, proposer, vocab_size)
+        self.restart(drafter, token_ids)
+        return drafter
+
+    def restart(self, drafter: Drafter, token_ids: Sequence[int]) -> None:
+        """See `Proposer.restart`."""
+        self._tell(drafter, drafter.restart, token_ids)
+
+    def extend(self, drafter: Drafter, token_ids: Sequence[int]) -> None:
+        """See `Proposer.extend`."""
+        self._tell(drafter, drafter.extend, token_ids)
+
+    def propose(self, wishes: Sequence[Wish]) -> list[tuple[int, ...]]:
+        """Drafts for each wish; none where they do not come in time."""
+        if not wishes or not self._can_be_asked():
+            return [()] * len(wishes)
+        self._asked_at = time.monotonic()
+        self._asked = self._thread.submit(lambda: [each.drafter.propose(*each[1:]) for each in wishes])
+        try:
+            drafts = self._asked.result(self._late_seconds)
+        except TimeoutError:
+            return [()] * len(wishes)
+        return drafts
+
+    def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
+        """Ends the thread, unless it hangs."""
+        self._thread.close(timeout_seconds)
+
+    def _made(self, name: str, geometry: LaneGeometry, vocab_size: int) -> Proposer | None:
+        try:
+            return self._find(name)(geometry, vocab_size)
+        except Exception:  # of a plugin: the session opens all the same
+            _log.exception("a proposer could not be made", proposer=name)
+            return None
+
+    def _tell(self, drafter: Drafter, told: Callable[[Sequence[int]], None], token_ids: Sequence[int]) -> None:
+        if len(token_ids) and drafter.max_tokens and not self._are_given_up:
+            self._thread.submit(lambda: told(token_ids))
+
+    def _can_be_asked(self) -> bool:
+        """Whether all that came before is answered."""
+        if self._are_given_up or self._asked is None or self._asked.done():
+            return not self._are_given_up
+        if time.monotonic() - self._asked_at > self._hung_seconds:
+            _log.error("a proposer hangs; nothing is drafted by this worker any more")
+            self._are_given_up = True
+            self._thread.close(0.0)
+        return False
