@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from kakeya_shared import installed_models, plugins
 
@@ -14,7 +15,8 @@ EXIT_INTERRUPTED = 130
 _EPILOG = """\
 Models come from the Hugging Face Hub into its cache ($HF_HOME, else ~/.cache/huggingface), where workers find them.
 $HF_ENDPOINT names another hub, $HF_TOKEN a token, and HF_HUB_OFFLINE=1 asks none. A download that was broken off goes
-on where it was. Every file's digest is checked. Exit status: 0, 1 where a model is not here as a whole.
+on where it was. Every file's digest is checked. The list also shows Ollama's store ($OLLAMA_MODELS, else
+~/.ollama/models), and GGUF files below folders that are named. Exit status: 0, 1 where a model is not here as a whole.
 """
 
 
@@ -36,6 +38,14 @@ def _parser() -> argparse.ArgumentParser:
         )
         verb.add_argument("--json", action="store_true", help="print one JSON document, for programs")
         verb.set_defaults(run=run)
+        if run is _list:
+            verb.add_argument(
+                "--folder",
+                metavar="DIR",
+                action="append",
+                default=[],
+                help="look for GGUF files below it, too; repeat it",
+            )
         if run is _pull:
             verb.add_argument("model", metavar="MODEL", help="of the hub, such as Qwen/Qwen3-0.6B")
             verb.add_argument("--revision", metavar="NAME", help="a branch, a tag or a commit. Default: main")
@@ -43,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 _PULL = "download what is missing of a model and check all of it; its directory is printed"
-_LIST = "list the models that are installed or in the hub's cache"
+_LIST = "list the models that are on this host"
 
 
 def _pull(flags: argparse.Namespace) -> int:
@@ -77,27 +87,38 @@ def _pull(flags: argparse.Namespace) -> int:
 
 def _list(flags: argparse.Namespace) -> int:
     try:
-        from kakeya_worker.hub.cached import local_models
+        from kakeya_worker.models.local_models import local_models
 
-        found = list(local_models())
-    except (ModuleNotFoundError, plugins.PluginError) as error:
+        found = list(local_models([Path(os.path.expanduser(folder)) for folder in flags.folder]))
+    except (ModuleNotFoundError, NotADirectoryError, plugins.PluginError) as error:
         return _fail(f"the models cannot be listed: {error}")
     if flags.json:
         documents = [
             {
                 "model": each.model,
                 "revision": each.revision,
+                "family": each.family or None,
+                "quantization": each.quantization or None,
                 "num_bytes": each.num_bytes,
                 "directory": str(each.directory),
                 "problem": each.problem or None,
+                "note": each.note or None,
             }
             for each in found
         ]
         print(json.dumps(documents, indent=2))
         return 0
-    rows = [("MODEL", "REVISION", "BYTES", "STATE", "DIRECTORY")]
+    rows = [("MODEL", "REVISION", "FAMILY", "QUANTIZATION", "BYTES", "STATE", "DIRECTORY")]
     rows += [
-        (each.model, each.revision, f"{each.num_bytes:,}", each.problem or "whole", str(each.directory))
+        (
+            each.model,
+            each.revision,
+            each.family or "-",
+            each.quantization or "-",
+            f"{each.num_bytes:,}",
+            each.problem or each.note or "whole",
+            str(each.directory),
+        )
         for each in found
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -76,10 +76,10 @@ def read(content: memoryview) -> Header:
         return Header(metadata, metadata_end, reader.tensors(metadata.integer("general.alignment", 32)))
 
 
-def entries(content: memoryview) -> Iterator[tuple[str, Value]]:
-    """Keys and values as they stand there; who has seen enough stops. Raises GgufError."""
+def first_entries(content: memoryview, until: str) -> Metadata:
+    """Keys and values before a key, which is not looked at. Raises GgufError."""
     with _cut_off_told():
-        yield from _Reader(content).entries()
+        return Metadata(content, dict(_Reader(content).entries(until)))
 
 
 @contextmanager
@@ -109,10 +109,13 @@ class _Reader:
             )
         self.position = _FIXED.size
 
-    def entries(self) -> Iterator[tuple[str, Value]]:
+    def entries(self, until: str = "") -> Iterator[tuple[str, Value]]:
+        """All of them, or those before a key."""
         seen: set[str] = set()
         for _ in range(self._num_keys):
             key = self._name("key")
+            if until and key == until:
+                return
             if key in seen:
                 raise GgufError(f"it says {key} twice")
             seen.add(key)

@@ -55,7 +55,23 @@ TENSOR_TYPES: Final = {
 """By the numbers that files give them; ggml's `GGML_TYPE_*`."""
 
 RUNNABLE: Final = frozenset(
-    ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL")
+    (
+        "F32",
+        "F16",
+        "BF16",
+        "Q8_0",
+        "Q4_0",
+        "Q4_1",
+        "Q5_0",
+        "Q5_1",
+        "Q2_K",
+        "Q3_K",
+        "Q4_K",
+        "Q5_K",
+        "Q6_K",
+        "IQ4_NL",
+        "IQ4_XS",
+    )
 )
 """Names of those that a worker can read."""
 

@@ -321,7 +321,8 @@ def test_models_that_are_here_are_listed(
     (tmp_path / "hub/datasets--org--data/snapshots").mkdir(parents=True)
     assert models_command.main(["list"]) == 0
     row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(MODEL))
-    assert row == [MODEL, "main", f"{sum(len(FILES[name]) for name in WANTED):,}", "whole", directory]
+    size = f"{sum(len(FILES[name]) for name in WANTED):,}"
+    assert row == [MODEL, "main", "llama", "-", size, "whole", directory]
     (Path(directory) / "model.safetensors").unlink()
     assert models_command.main(["list", "--json"]) == 0
     listed = {each["model"]: each for each in json.loads(capsys.readouterr().out)}

@@ -16,8 +16,12 @@ class LocalModel:
     """A model that `--model` takes.
 
     Attributes:
-        revision: the hub's names of it, else the commit; "installed": it is a package.
+        revision: the hub's names of it, else the commit; "installed": it is a package; "file"; "ollama".
+        directory: of its files, or its file.
         problem: why a worker cannot load it; "" where it can.
+        family: as config.json or its file says it; "" where that is not known.
+        quantization: how its weights are stored: a type of floats, bits, or GGUF's name; "" where that is not known.
+        note: what does not hold of it, although it runs.
     """
 
     model: str
@@ -25,6 +29,9 @@ class LocalModel:
     num_bytes: int
     directory: Path
     problem: str
+    family: str = ""
+    quantization: str = ""
+    note: str = ""
 
 
 def local_models() -> Iterator[LocalModel]:
@@ -44,11 +51,11 @@ def _installed(name: str) -> LocalModel:
 
 
 def _of_the_hub() -> Iterator[LocalModel]:
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        cached = scan_cache_dir()
+        cached = scan_cache_dir(constants.HF_HUB_CACHE)
     except CacheNotFound:
         return
     for repo in sorted(cached.repos, key=lambda repo: repo.repo_id):

@@ -81,6 +81,13 @@ def _iq4_nl(blocks: Bytes) -> Floats:
     return _scale(blocks, 0) * _IQ4_NL[_nibbles(blocks[:, 2:], 16)]
 
 
+def _iq4_xs(blocks: Bytes) -> Floats:
+    """Eight groups of 32 numbers out of a table; the scales have six bits."""
+    scales = _fields(blocks[:, 4:8], 1, (0, 4), 15) | _fields(blocks[:, 2:4], 1, (0, 2, 4, 6), 3) << _FOUR
+    steps = _scale(blocks, 0) * (scales.astype(np.float32) - 32)  # [blocks, 8]
+    return _flat(steps[..., None] * _IQ4_NL[_nibbles(blocks[:, 8:], 16)].reshape(-1, 8, 32))
+
+
 def _q2_k(blocks: Bytes) -> Floats:
     """Sixteen groups of sixteen numbers of two bits, each group with a scale and a minimum of four bits."""
     scales, minima = (blocks[:, :16] & 15).astype(np.float32), (blocks[:, :16] >> 4).astype(np.float32)
@@ -163,6 +170,7 @@ _READERS: Final[Mapping[str, Callable[[Bytes], Floats]]] = {
     "Q5_0": _q5_0,
     "Q5_1": _q5_1,
     "IQ4_NL": _iq4_nl,
+    "IQ4_XS": _iq4_xs,
     "Q2_K": _q2_k,
     "Q3_K": _q3_k,
     "Q4_K": _q4_k,

@@ -1,0 +1,41 @@
+"""The models on this host, wherever they lie: what `kakeya models list` shows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kakeya_worker.engine.seams.verifier import ModelRefused
+from kakeya_worker.hub import cached
+from kakeya_worker.hub.cached import LocalModel
+from kakeya_worker.models import checkpoint, families
+from kakeya_worker.models.gguf import gguf_listing
+
+
+def local_models(folders: Sequence[Path] = ()) -> Iterator[LocalModel]:
+    """Packages, the hub's cache, Ollama's store, and GGUF files below folders; nothing is asked of a network.
+
+    Raises:
+        NotADirectoryError: a folder is none.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is no directory")
+    yield from map(_judged, cached.local_models())
+    yield from gguf_listing.in_ollamas_store()
+    for folder in folders:
+        yield from gguf_listing.in_folder(folder)
+
+
+def _judged(model: LocalModel) -> LocalModel:
+    """With what config.json says of it, and whether a worker can load such a model."""
+    if model.problem:
+        return model
+    try:
+        config = checkpoint.read_config(model.directory)
+    except ModelRefused as error:
+        return replace(model, problem=str(error))
+    family, said = str(config.get("model_type") or ""), config.get("quantization") or config.get("quantization_config")
+    bits = said.get("bits") if isinstance(said, dict) else None
+    quantization = f"{bits}bit" if bits else str(config.get("dtype") or config.get("torch_dtype") or "")
+    problem = "" if family in families.names() else f"model_type {family!r} cannot run"
+    return replace(model, family=family, quantization=quantization, problem=problem)
