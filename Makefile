@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
-        bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -237,6 +237,10 @@ crowd-http: install ## crowds of HTTP conversations: shims killed in mid-stream,
 	@$(BIN)/python -m tests.soak crowd-http --kills $(or $(KILLS),20) --heads $(or $(HEADS),100) \
 	  --talks $(or $(TALKS),1000) --singles $(or $(SINGLES),10000) --kept $(or $(KEPT),5000) \
 	  $(if $(CROWD_SEED),--seed $(CROWD_SEED)) $(if $(JSON),--json '$(JSON)')
+
+fuzz-gguf: install ## files that are nearly GGUF files: a model or one clear error each, no memory beyond twice the file, none over a second (FUZZ_FILES=100000, FUZZ_GGUF_SEED=N, JSON=FILE)
+	@$(BIN)/python -m tests.soak fuzz-gguf --files $(or $(FUZZ_FILES),100000) $(if $(FUZZ_GGUF_SEED),--seed $(FUZZ_GGUF_SEED)) \
+	  $(if $(JSON),--json '$(JSON)')
 
 fuzz-http: install ## requests that the HTTP shim's document allows and forbids (FUZZ_HTTP_CASES=2400, FUZZ_HTTP_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.soak fuzz-http --cases $(or $(FUZZ_HTTP_CASES),2400) \

@@ -11,6 +11,7 @@ PROOFS = (
     "crowd-http",
     "cuts",
     "fuzz",
+    "fuzz-gguf",
     "fuzz-http",
     "histories-http",
     "leavers-http",

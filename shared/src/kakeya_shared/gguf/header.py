@@ -201,9 +201,12 @@ class _Reader:
         if text.end - text.start > _LONGEST_NAME:
             raise GgufError(f"a {what} has {text.end - text.start:,} bytes")
         try:
-            return str(self._content[text.start : text.end], "utf-8")
-        except UnicodeDecodeError as fault:
-            raise GgufError(f"a {what} is no UTF-8") from fault
+            name = str(self._content[text.start : text.end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise GgufError(f"a {what} is no UTF-8") from error
+        if not name.isprintable():  # it stands in errors
+            raise GgufError(f"a {what} holds letters that do not print: {name!r:.80}")
+        return name
 
     def _unpack(self, form: Struct) -> tuple[int, ...]:
         unpacked = form.unpack_from(self._content, self.position)

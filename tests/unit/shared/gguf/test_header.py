@@ -87,6 +87,7 @@ def test_who_has_seen_enough_need_not_read_on() -> None:
         (gguf({"a": 1})[:-1], "cut off"),
         (gguf([("a", 1), ("a", 2)]), "says a twice"),
         (gguf([(b"\xff", 1)]), "a key is no UTF-8"),
+        (gguf([("a\nb", 1)]), r"a key holds letters that do not print: 'a\\nb'"),
         (gguf([("a" * 70_000, 1)]), "a key has 70,000 bytes"),
         (gguf({"a": Typed(1, 13)}), "a holds values of type 13"),
         (gguf({"a": Typed([1], LIST, 13)}), "a holds values of type 13"),
