@@ -7,6 +7,7 @@ _LUA = f"{_ROUTER}/store/lua"
 _SHIM = "services/http_shim/src/kakeya_http_shim"
 _SUFFIXES = "sdks/python/src/kakeya/text/suffixes"
 _ENGINE = "services/worker/src/kakeya_worker/engine"
+_GGUF, _GGUF_MODELS = "shared/src/kakeya_shared/gguf", "services/worker/src/kakeya_worker/models/gguf"
 _T_ROUTER, _T_SHIM, _T_WORKER = "tests/unit/router", "tests/unit/http_shim", "tests/unit/worker"
 
 
@@ -43,6 +44,14 @@ def _shim(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
 
 def _suffixes(name: str, file: str, old: str, new: str) -> Fault:
     return Fault(name, f"{_SUFFIXES}/{file}.py", old, new, ("tests/unit/sdk/text/test_suffixes.py",))
+
+
+def _gguf(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
+    return Fault(name, f"{_GGUF}/{file}.py", old, new, tuple(f"tests/unit/shared/gguf/{test}" for test in tests))
+
+
+def _gguf_model(name: str, file: str, old: str, new: str, test: str) -> Fault:
+    return Fault(name, f"{_GGUF_MODELS}/{file}.py", old, new, (f"{_T_WORKER}/models/gguf/{test}",))
 
 
 def _engine(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
@@ -881,5 +890,113 @@ FAULTS = (
             else:
 """,
         (HISTORIES,),
+    ),
+    _gguf(
+        "a GGUF file's lists of numbers may end behind its end",
+        "header",
+        "end = self.position + num * numbers.itemsize\n        if end > len",
+        "end = self.position + num * numbers.itemsize\n        if end < 0 > len",
+        "test_header.py",
+    ),
+    _gguf(
+        "a GGUF file's tensors may end behind its end",
+        "header",
+        "if data + offset + num_bytes > len(self._content):",
+        "if data + offset > len(self._content):",
+        "test_header.py",
+    ),
+    _gguf(
+        "lists of texts are not bounded", "header", "if self._num_texts > MAX_TEXTS:", "if num < 0:", "test_header.py"
+    ),
+    _gguf(
+        "files of a split model are not held together",
+        "gguf_file",
+        "or own != number:",
+        "and own != number:",
+        "test_gguf_file.py",
+    ),
+    _gguf(
+        "a name of Ollama's may lead out of its store",
+        "ollama_store",
+        'all(_PART.fullmatch(part.replace(":", "_")) for part in parts)',
+        "all(parts)",
+        "test_ollama_store.py",
+    ),
+    _gguf(
+        "an unknown pre-tokenizer is taken for GPT-2's",
+        "tokenizer/pre_tokenizers",
+        "return _NAMED[name]",
+        'return _NAMED["smollm"]',
+        "tokenizer",
+    ),
+    _gguf(
+        "SentencePiece's best pieces are merged last",
+        "tokenizer/tokenizer_json",
+        "key=lambda scored: -scored[0]",
+        "key=lambda scored: scored[0]",
+        "tokenizer/test_ids.py",
+    ),
+    _gguf(
+        "a token begins each text unasked",
+        "tokenizer/tokenizer_json",
+        "said.flag(_ADD_BOS, default=adds_bos)",
+        "said.flag(_ADD_BOS, default=True)",
+        "tokenizer",
+    ),
+    _gguf(
+        "only one token ends an answer",
+        "tokenizer/vocabulary",
+        "list(dict.fromkeys([*by_name, *by_text]))",
+        "list(dict.fromkeys([*by_name, *by_text]))[:1]",
+        "tokenizer/test_directory.py",
+    ),
+    _gguf_model(
+        "Qwen's rows of queries and keys are put in another order",
+        "gguf_config",
+        'Architecture("qwen3", permutes=False)',
+        'Architecture("qwen3", permutes=True)',
+        "test_gguf_door.py",
+    ),
+    _gguf_model(
+        "Llama's rows of queries and keys stay in pairs",
+        "gguf_config",
+        'Architecture("llama", permutes=True)',
+        'Architecture("llama", permutes=False)',
+        "test_gguf_door.py",
+    ),
+    _gguf_model(
+        "Llama 3's factors are left out",
+        "gguf_config",
+        "if tensor_names.ROPE_FACTORS in self._file.tensors:",
+        "if not self._file.tensors:",
+        "test_gguf_door.py",
+    ),
+    _gguf_model(
+        "every head is taken for a table of its own",
+        "gguf_config",
+        "tensor_names.HEAD not in self._file.tensors",
+        "False",
+        "test_gguf_door.py",
+    ),
+    _gguf_model(
+        "the fifth bits of Q5_K are lost",
+        "dequantization",
+        "(0, 4), 15) | high << _FOUR)",
+        "(0, 4), 15))",
+        "test_dequantization.py",
+    ),
+    _gguf_model(
+        "Q4_K's minima are added",
+        "dequantization",
+        "quants.reshape(-1, 8, 32).astype(np.float32) - minima",
+        "quants.reshape(-1, 8, 32).astype(np.float32) + minima",
+        "test_dequantization.py",
+    ),
+    _gguf_model(
+        "tensors that no model has are left out in silence",
+        "tensor_names",
+        "    if unknown:\n",
+        "    if not stored:\n",
+        "test_gguf_door.py",
     ),
 )
