@@ -2,6 +2,8 @@
 
 import time
 import tracemalloc
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import ClassVar
@@ -93,7 +95,7 @@ class _Case:
             tracemalloc.stop()
             for read in (_config, _names, _tokenizer):
                 if file is not None:
-                    self._told(lambda read=read: read(file))  # type: ignore[misc]
+                    self._told(partial(read, file))
         finally:
             tracemalloc.stop()
         self.seconds = time.monotonic() - began
@@ -103,9 +105,9 @@ class _Case:
         self._told(lambda: found.append(GgufFile(self._path)))
         return found[0] if found else None
 
-    def _told(self, read: object) -> None:
+    def _told(self, read: Callable[[], object]) -> None:
         try:
-            read()  # type: ignore[operator]
+            read()
         except (GgufError, ModelRefused) as error:
             self.ended = "refused"
             self.reason = _words(str(error))
