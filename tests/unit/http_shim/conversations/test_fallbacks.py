@@ -19,6 +19,9 @@ from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime, fails, fails
     [
         ("SESSION_NOT_FOUND", "gone"),
         ("WORKER_LOST", "gone"),
+        ("NO_WORKER", "gone"),
+        ("SNAPSHOT_REFUSED", "gone"),
+        ("INVARIANT_VIOLATED", "gone"),
         ("BOUNDARY_NOT_REACHABLE", "gone"),
         ("HISTORY_LENGTH_MISMATCH", "busy"),
         ("HISTORY_FULL", "full"),
@@ -26,7 +29,8 @@ from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime, fails, fails
 )
 async def test_a_session_that_ends_after_it_was_found(talk: Talk, reason: str, why: str) -> None:
     first = await talk.says("Hello")
-    talk.shim.runtime.before["Turn"].append(fails(reason, part="session"))
+    num_tries = 5 if reason == "NO_WORKER" else 1  # in each of which a worker might come
+    talk.shim.runtime.before["Turn"].extend([fails(reason, part="session")] * num_tries)
     told = await talk.says("And?")
     assert told.short == ("new", why)
     assert (told.reused, told.id != first.id) == (0, True)

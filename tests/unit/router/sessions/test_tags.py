@@ -14,7 +14,7 @@ from kakeya_shared.errors.tree import (
     WorkerLost,
 )
 from kakeya_stubs.v1 import runtime_pb2 as api
-from tests.unit.router.fake_worker import WINDOW, FakeWorker
+from tests.unit.router.fake_worker import WINDOW, FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import Keyed
 from tests.unit.router.lapses import be_lost, expire
 from tests.unit.router.sessions.test_forks import fork_of
@@ -279,6 +279,25 @@ async def test_a_place_that_cannot_be_gone_on_with_is_passed_over(stack: Stack) 
         ends.append(answer.end)
     assert await client.find(ONE) == api.FindSessionResponse()  # what was there is forgotten, and nowhere else
     assert place(await client.find(ONE, TWO)) == (session_id, "ANSWER_END", ends[-1])
+
+
+async def test_a_session_that_no_worker_can_go_on_with_is_passed_over(stack: Stack, client: Client) -> None:
+    """As where the model has other weights by now."""
+    files = SnapshotFiles()
+    before = await stack.worker(client, "worker-a", fingerprint="aa", files=files)
+    session_id = await client.session()
+    await tagged(client, session_id, (ONE, TWO))
+    await client.park(session_id)
+    await stack.worker(client, "worker-b", fingerprint="bb", files=files)
+    await be_lost(before)
+    await eventually(lambda: is_found(client, TWO, ""))
+    assert (await client.find(TWO, session_id=session_id)).session_id == session_id, "asked for by its name"
+    await stack.worker(client, "worker-c", fingerprint="aa", files=files)
+    await eventually(lambda: is_found(client, TWO, session_id))
+
+
+async def is_found(client: Client, tag: bytes, session_id: str) -> bool:
+    return bool((await client.find(tag)).session_id == session_id)
 
 
 @pytest.mark.parametrize(("num_stale", "is_found"), [(3, True), (40, False)])

@@ -16,9 +16,12 @@ from kakeya import (
     Conflict,
     FoundElsewhere,
     HistoryFull,
+    InvariantViolated,
     KakeyaError,
+    NoWorker,
     OperationRunning,
     SessionNotFound,
+    SnapshotRefused,
     WorkerLost,
 )
 from kakeya_http_shim.conversations.branches import Branches, Source
@@ -40,6 +43,9 @@ _HEAD_PAUSES_SECONDS = (0.02, 0.1, 0.5)
 _ENDED: tuple[tuple[type[KakeyaError], Why], ...] = (
     (SessionNotFound, "gone"),
     (WorkerLost, "gone"),
+    (NoWorker, "gone"),  # of its fingerprint, as where the model's weights are others by now
+    (SnapshotRefused, "gone"),
+    (InvariantViolated, "gone"),
     (BoundaryNotReachable, "gone"),
     (Conflict, "busy"),
     (HistoryFull, "full"),

@@ -1,7 +1,7 @@
 """Tags of places, by which callers find their sessions again: `TagTurn` and `FindSession`."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from kakeya_router.access import callers
@@ -14,12 +14,17 @@ from kakeya_router.store.outcomes import TagTurn
 from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.stored_tags import Entry
 from kakeya_router.store.sessions.tag_store import Tagged, TagStore
+from kakeya_router.store.worker_record import WorkerRecord
 
 # Sessions that a search looks at and passes over, since they cannot be gone on with at the place that a tag names. It
 # comes to few: a session that ends takes its tags along.
 _MAX_PASSED = 16
-# Which pools serve a model is looked at so often: in one that has come since, nothing has been tagged for long.
+# Which workers serve a model is looked at so often: on one that has come since, nothing has been tagged for long.
 _SERVED_SECONDS = 1.0
+
+
+Serving = Mapping[PoolName, Sequence[WorkerRecord]]
+"""The workers that serve a model, by pool."""
 
 
 @dataclass(eq=False, slots=True)
@@ -30,7 +35,7 @@ class Tagging:
     _worker_store: WorkerStore
     _: KW_ONLY
     default_model: str
-    _served: dict[str, tuple[float, str, Sequence[PoolName]]] = field(default_factory=dict, init=False)
+    _served: dict[str, tuple[float, str, Serving]] = field(default_factory=dict, init=False)
 
     async def tag(self, record: SessionRecord, request: TagRequest) -> None:
         """Gives a place of a session tags.
@@ -52,6 +57,9 @@ class Tagging:
     async def find(self, request: FindRequest) -> Found | None:
         """The caller's session that the first tag names which names one; of equal tags the latest counts.
 
+        One that no worker can go on with, as where the model has other weights by now, is passed over, unless it is
+        the one that is to be looked at.
+
         Raises:
             InvalidField: several models are served and none is named.
             NoWorker: no worker serves it.
@@ -60,28 +68,33 @@ class Tagging:
         """
         if request.session_id:
             return await self._in_session(callers.check_issued(request.session_id), request.tags)
-        model, pools = await self._serving(request.model or self.default_model)
-        found = [each for pool in pools if (each := await self._in_pool(pool, model, request.tags))]
+        model, serving = await self._serving(request.model or self.default_model)
+        found = [each for pool in serving if (each := await self._in_pool(pool, serving[pool], model, request.tags))]
         return min(found, key=lambda each: (each.tag_index, -each.at_us), default=None)
 
-    async def _serving(self, model: str) -> tuple[str, Sequence[PoolName]]:
-        """Its name, and the pools that serve it. Raises as `find` does."""
+    async def _serving(self, model: str) -> tuple[str, Serving]:
+        """Its name, and who serves it. Raises as `find` does."""
         known, now = self._served.get(model), time.monotonic()
         if known is not None and now < known[0]:
             return known[1:]
-        serving = candidates.of_model(await self._worker_store.all_workers(), model)
-        name, pools = serving[0].model, sorted({worker.pool for worker in serving})
-        self._served[model] = now + _SERVED_SECONDS, name, pools
-        return name, pools
+        serving: dict[PoolName, list[WorkerRecord]] = {}
+        workers = candidates.of_model(await self._worker_store.all_workers(), model)
+        for worker in sorted(workers, key=lambda worker: worker.pool):
+            serving.setdefault(worker.pool, []).append(worker)
+        self._served[model] = now + _SERVED_SECONDS, workers[0].model, serving
+        return workers[0].model, serving
 
-    async def _in_pool(self, pool: PoolName, model: str, tags: tuple[str, ...]) -> Found | None:
+    async def _in_pool(
+        self, pool: PoolName, workers: Sequence[WorkerRecord], model: str, tags: tuple[str, ...]
+    ) -> Found | None:
         tenant, first, num_passed = callers.current().tenant, 0, 0
         for _ in range(_MAX_PASSED):
             answer = await self._store.find(pool, tenant, model, tags, first, num_passed)
             if answer is None:
                 return None
             tag_index, entry, tagged = answer
-            found = None if tagged is None else _at(tagged, tag_index, entry)
+            is_usable = tagged is not None and any(worker.can_hold(tagged.record) for worker in workers)
+            found = _at(tagged, tag_index, entry) if tagged is not None and is_usable else None
             if found is not None:
                 return found
             first, num_passed = tag_index, num_passed + 1 if tag_index == first else 1
