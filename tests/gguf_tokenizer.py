@@ -36,7 +36,7 @@ def of_hub(directory: Path, pre: str, **others: Any) -> dict[str, Any]:
         "tokenizer.ggml.merges": [" ".join(merge) for merge in tokenizer["model"]["merges"]],
     }
     for part in ("bos", "eos"):
-        if f"{part}_token" in config:
+        if config.get(f"{part}_token"):
             said[f"tokenizer.ggml.{part}_token_id"] = ids[config[f"{part}_token"]]
     return said | {f"tokenizer.ggml.{key}": value for key, value in others.items()}
 

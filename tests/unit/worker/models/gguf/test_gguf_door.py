@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from structlog.testing import capture_logs
 
 from kakeya.text.chat_tokenizer import ChatTokenizer
+from kakeya_shared import installed_models
 from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
 from kakeya_worker.conformance.tools.checkpoints import VARIANTS, Variant
 from kakeya_worker.engine.lanes.lane import Lane
@@ -24,7 +25,7 @@ from kakeya_worker.models.gguf.gguf_tensors import GgufTensors
 from kakeya_worker.torch_backend import TorchVerifier
 from kakeya_worker.torch_backend.gguf_weights import GgufWeights
 from kakeya_worker.torch_backend.safetensors_weights import SafetensorsWeights
-from tests import gguf_checkpoint, gguf_tokenizer, ollama_files
+from tests import gguf_checkpoint, gguf_tokenizer, nano_gguf, ollama_files
 from tests.unit.sdk import model_tokenizers
 
 GEOMETRY = LaneGeometry(sink=4, window=64, chunk=32)
@@ -214,6 +215,20 @@ def test_its_tokenizer_is_the_workers(tmp_path: Path) -> None:
     directory = ChatTokenizer(str(path)).directory
     assert facts.tokenizer == directory / "tokenizer.json"
     assert facts.tokenizer_digest == tokenizer_digest(directory) != ""
+
+
+def test_a_trained_model_is_the_same_model(tmp_path: Path) -> None:
+    directory = installed_models.directory("kakeya-nano")
+    path = nano_gguf.write(tmp_path / "nano.gguf")
+    ids = ChatTokenizer(str(path)).prompt([{"role": "user", "content": "Hello! My train leaves at 7:45."}])
+    assert ids == ChatTokenizer(str(directory)).prompt([{"role": "user", "content": "Hello! My train leaves at 7:45."}])
+    found = []
+    for place in (path, directory):
+        verifier = load(place, "int8")
+        verifier.allocate(GEOMETRY, 1)
+        verifier.forward([Lane(GEOMETRY, 0, sink_window(SessionOptions(), GEOMETRY)).row(tuple(ids))])
+        found.append(verifier.logits([0]))
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_a_model_without_a_tokenizer_runs_on_tokens(tmp_path: Path) -> None:
