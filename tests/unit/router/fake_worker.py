@@ -128,6 +128,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         lanes: by session id.
         opening: session ids of all calls of OpenSession.
         meant: the incarnations that these say they are for.
+        drafting: what opened lanes are to draft with, by session id.
         generating: what came in the calls of Generate.
         acknowledging: what came in the calls of Acknowledge.
         checking: what came in the calls of CheckGrammar.
@@ -196,6 +197,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.num_cut_short = 0
         self.opening: list[str] = []
         self.meant: list[str] = []
+        self.drafting: dict[str, str] = {}
         self.generating: list[pb.GenerateRequest] = []
         self.acknowledging: list[pb.AcknowledgeRequest] = []
         self.checking: list[pb.Grammar] = []
@@ -365,6 +367,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.opening.append(request.session_id)
         self.meant.append(request.incarnation)
         self._enter("OpenSession")
+        self.drafting[request.session_id] = request.speculation
         while not self.flowing.is_set():
             await asyncio.sleep(0.002)
         source = self._source(request.fork_from) if self.forks and request.HasField("fork_from") else None
@@ -440,6 +443,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
     async def WriteLane(self, requests: AsyncIterator[pb.WriteLaneRequest], context: object) -> pb.WriteLaneResponse:
         first = await anext(requests)
         self._enter("WriteLane")
+        self.drafting[first.session_id] = first.speculation
         if len(self.lanes) >= self.num_lanes:
             raise NoCapacity("no lane")
         content = b"".join([request.content async for request in requests])
@@ -520,6 +524,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 prefill_duration_seconds=self.prefill_seconds,
                 total_duration_seconds=1.5,
                 evicted_token_count=lane.num_evicted_since(request.history_length),
+                drafted_token_count=7,
+                accepted_token_count=5,
             )
         )
         try:

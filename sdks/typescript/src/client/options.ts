@@ -117,6 +117,11 @@ export interface SessionOptions {
   /** What happens when the history outgrows sink and window; left out: "evict". */
   readonly onOverflow?: OverflowPolicy | undefined;
   /**
+   * What drafts tokens for it, which its worker then checks several at once: "none", "ngram", or another proposer that workers
+   * have. It changes no token. Left out: the worker's, of a fork the source's.
+   */
+  readonly speculation?: string | undefined;
+  /**
    * Open it only on a worker of this fingerprint (`fingerprint` of a session), where the same tokens, sink and window give
    * the same bits if that worker is exact.
    */

@@ -90,6 +90,10 @@ export interface GenerateResult extends Sight {
   readonly opId: string;
   /** Tokens that left the window because of this generation. */
   readonly numEvictedTokens: number;
+  /** Drafts of the session's proposer that were checked. */
+  readonly numDraftedTokens: number;
+  /** Those that were right: tokens of the generation without a step of their own. */
+  readonly numAcceptedTokens: number;
 }
 
 const STOP_REASONS: Readonly<Record<wire.StopReason, StopReason>> = {
@@ -154,6 +158,8 @@ export function generateResult(done: wire.GenerateDone): GenerateResult {
     seed: done.seed,
     opId: done.opId,
     numEvictedTokens: number64(done.evictedTokenCount),
+    numDraftedTokens: done.draftedTokenCount,
+    numAcceptedTokens: done.acceptedTokenCount,
   };
   // Not one of its fields: JSON knows no bigint, and a number would not be exact.
   return Object.defineProperty(result, "toJSON", { value: () => ({ ...result, seed: String(result.seed) }) });

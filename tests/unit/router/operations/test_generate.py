@@ -36,6 +36,7 @@ async def test_tokens_then_done(client: Client, worker: FakeWorker) -> None:
     assert (done.generated_token_count, done.history_length, done.kv_live_bytes) == (5, 8, 8 * BYTES_PER_TOKEN)
     assert (done.prefill_duration_seconds, done.total_duration_seconds) == (worker.prefill_seconds, 1.5)
     assert (done.seed, done.evicted_token_count) == (11, 0)
+    assert (done.drafted_token_count, done.accepted_token_count) == (7, 5)
     assert list(done.retained) == [api.TokenRange(start=0, end=8)]
     assert done.op_id
     assert dict(await call.initial_metadata())["kakeya-op-id"] == done.op_id

@@ -29,6 +29,7 @@ def test_create_session_sends_its_options_and_tells_what_was_granted(client: Cli
         window=8,
         pin=0,
         on_overflow=OverflowPolicy.REFUSE,
+        speculation="ngram",
         fingerprint=FINGERPRINT,
         inexact_resume=True,
         ttl_seconds=90,
@@ -42,6 +43,7 @@ def test_create_session_sends_its_options_and_tells_what_was_granted(client: Cli
     assert (request.HasField("pin"), request.pin, request.ttl_seconds) == (True, 0, 90)
     assert (request.on_overflow, request.fingerprint) == (runtime_pb2.OVERFLOW_POLICY_REFUSE, FINGERPRINT)
     assert request.inexact_resume
+    assert request.speculation == "ngram"
     assert (request.park_after_seconds, request.disposable, request.head) == (30, True, True)
     assert len(request.request_id) == 32
     assert (session.id, session.model, session.sink, session.window) == ("counter.0", "counter", SINK, WINDOW)
@@ -54,7 +56,7 @@ def test_options_left_out_stay_unset(client: Client, runtime: ScriptedRuntime) -
     request = runtime.requests["CreateSession"][0]
     assert not any(request.HasField(name) for name in ("sink", "window", "pin", "ttl_seconds", "park_after_seconds"))
     assert (request.model, request.fingerprint, request.inexact_resume) == ("", "", False)
-    assert (request.disposable, request.head) == (False, False)
+    assert (request.disposable, request.head, request.speculation) == (False, False, "")
     assert request.on_overflow == runtime_pb2.OVERFLOW_POLICY_UNSPECIFIED
 
 

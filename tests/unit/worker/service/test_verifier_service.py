@@ -109,6 +109,25 @@ async def test_a_turn(stub: Any) -> None:
     assert closed.final_history_length == 73
 
 
+async def test_drafts_are_counted(stub: Any) -> None:
+    """Of a session that asks for a proposer. A token over and over is what `ngram` finds."""
+    lease: dict[str, Any] = {"session_id": "drafting", "epoch": 1}
+    await stub.OpenSession(pb.OpenSessionRequest(**lease, sink=4, window=64, speculation="ngram"))
+    await stub.Append(pb.AppendRequest(**lease, history_length=0, token_ids=range(40)))
+    sampling = pb.Sampling(top_p=1.0, logit_bias={7: 1000.0})
+    request = pb.GenerateRequest(**lease, history_length=40, max_tokens=50, sampling=sampling)
+    *tokens, last = [response async for response in stub.Generate(request)]
+    assert [response.token_id for response in tokens] == [7] * 50
+    assert 0 < last.done.accepted_token_count <= last.done.drafted_token_count
+
+
+async def test_a_proposer_that_is_not_here_is_refused_to_a_new_session(stub: Any) -> None:
+    request = pb.OpenSessionRequest(session_id="drafting", epoch=1, sink=4, window=64, speculation="medusa")
+    assert await _reason(stub.OpenSession(request)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+    request.epoch = 2
+    await stub.OpenSession(request)
+
+
 async def test_what_appended_tokens_are_worth(stub: Any) -> None:
     append = await stub.Append(pb.AppendRequest(**LEASE, history_length=40, token_ids=[1, 2, 3], logprobs=20))
     assert len(append.logprobs) == 3

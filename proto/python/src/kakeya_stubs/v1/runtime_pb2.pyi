@@ -153,6 +153,7 @@ class CreateSessionRequest(_message.Message):
     WINDOW_FIELD_NUMBER: _builtins.int
     PIN_FIELD_NUMBER: _builtins.int
     ON_OVERFLOW_FIELD_NUMBER: _builtins.int
+    SPECULATION_FIELD_NUMBER: _builtins.int
     TTL_SECONDS_FIELD_NUMBER: _builtins.int
     FORK_FROM_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
@@ -179,6 +180,12 @@ class CreateSessionRequest(_message.Message):
     """Keeps the first tokens for ever, such as a system prompt: raises `sink` to at least this many tokens."""
     on_overflow: Global___OverflowPolicy.ValueType
     """Unset: EVICT."""
+    speculation: _builtins.str
+    """The proposer that drafts tokens for the session, which its worker then checks several at once: "none", "ngram", or
+    another that workers have installed (INVALID_FIELD where none that could take the session has it). Empty: the worker's
+    default, of a fork the source's. No token is another one for it, and where a session goes on with a worker that has no
+    such proposer, it goes on without drafts.
+    """
     ttl_seconds: _builtins.int
     """Idle seconds until the session expires. Unset: the router's default."""
     fingerprint: _builtins.str
@@ -238,6 +245,7 @@ class CreateSessionRequest(_message.Message):
         window: _builtins.int | None = ...,
         pin: _builtins.int | None = ...,
         on_overflow: Global___OverflowPolicy.ValueType = ...,
+        speculation: _builtins.str = ...,
         ttl_seconds: _builtins.int | None = ...,
         fork_from: Global___ForkPoint | None = ...,
         fingerprint: _builtins.str = ...,
@@ -249,7 +257,7 @@ class CreateSessionRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds", "_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "fork_from", b"fork_from", "park_after_seconds", b"park_after_seconds", "pin", b"pin", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds", "_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "disposable", b"disposable", "eos_token_ids", b"eos_token_ids", "ephemeral", b"ephemeral", "fingerprint", b"fingerprint", "fork_from", b"fork_from", "head", b"head", "inexact_resume", b"inexact_resume", "model", b"model", "on_overflow", b"on_overflow", "park_after_seconds", b"park_after_seconds", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds", "_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "disposable", b"disposable", "eos_token_ids", b"eos_token_ids", "ephemeral", b"ephemeral", "fingerprint", b"fingerprint", "fork_from", b"fork_from", "head", b"head", "inexact_resume", b"inexact_resume", "model", b"model", "on_overflow", b"on_overflow", "park_after_seconds", b"park_after_seconds", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "speculation", b"speculation", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__park_after_seconds: _TypeAlias = _typing.Literal["park_after_seconds"]  # noqa: Y015
     _WhichOneofArgType__park_after_seconds: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds"]  # noqa: Y015
@@ -847,6 +855,8 @@ class GenerateDone(_message.Message):
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
     RETAINED_FIELD_NUMBER: _builtins.int
+    DRAFTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    ACCEPTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     stop_reason: Global___StopReason.ValueType
     generated_token_count: _builtins.int
     prefill_duration_seconds: _builtins.float
@@ -860,6 +870,11 @@ class GenerateDone(_message.Message):
     """Tokens that left the window because of this call."""
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
+    drafted_token_count: _builtins.int
+    """Drafts of the session's proposer that were checked, and those that were right: tokens without a step of their own. Of
+    a generation that went on with another worker, those of the last one.
+    """
+    accepted_token_count: _builtins.int
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
         """The part of the history that is kept: what its last token saw, and the next is chosen from; ascending."""
@@ -877,10 +892,12 @@ class GenerateDone(_message.Message):
         history_length: _builtins.int = ...,
         kv_live_bytes: _builtins.int = ...,
         retained: _abc.Iterable[Global___TokenRange] | None = ...,
+        drafted_token_count: _builtins.int = ...,
+        accepted_token_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "generated_token_count", b"generated_token_count", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "op_id", b"op_id", "prefill_duration_seconds", b"prefill_duration_seconds", "retained", b"retained", "seed", b"seed", "stop_reason", b"stop_reason", "total_duration_seconds", b"total_duration_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_token_count", b"accepted_token_count", "drafted_token_count", b"drafted_token_count", "evicted_token_count", b"evicted_token_count", "generated_token_count", b"generated_token_count", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "op_id", b"op_id", "prefill_duration_seconds", b"prefill_duration_seconds", "retained", b"retained", "seed", b"seed", "stop_reason", b"stop_reason", "total_duration_seconds", b"total_duration_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -63,6 +63,7 @@ class SessionOptions(TypedDict, total=False):
     window: int | None
     pin: int | None
     on_overflow: OverflowPolicy | Literal["evict", "refuse"] | None
+    speculation: str | None
     fingerprint: str | None
     inexact_resume: bool
     ttl_seconds: int | None

@@ -89,6 +89,7 @@ class Client(Turns, Lookups, Watching):
         window: int | None = None,
         pin: int | None = None,
         on_overflow: OverflowPolicy | Literal["evict", "refuse"] | None = None,
+        speculation: str | None = None,
         fingerprint: str | None = None,
         inexact_resume: bool = False,
         ephemeral: bool = False,
@@ -112,6 +113,9 @@ class Client(Turns, Lookups, Watching):
             window: last tokens that are kept; None takes the worker's, or what the sinks leave of the lane.
             pin: first tokens to keep for ever, such as a system prompt; raises `sink` to at least this many.
             on_overflow: what happens when the history outgrows sink and window; None is EVICT.
+            speculation: what drafts tokens for it, which its worker then checks several at once: "none", "ngram", or
+                another proposer that workers have; None takes the worker's, of a fork the source's. No token is another
+                one for it.
             fingerprint: open it only on a worker of this fingerprint (`AsyncSession.fingerprint`), where the same
                 tokens, sink and window give the same bits if that worker is exact.
             inexact_resume: after its worker was lost, or it was parked or moved, it may go on with a worker of another
@@ -161,6 +165,7 @@ class Client(Turns, Lookups, Watching):
             window=window,
             pin=pin,
             on_overflow=on_overflow,
+            speculation=speculation,
             fingerprint=fingerprint,
             inexact_resume=inexact_resume,
             ephemeral=ephemeral,

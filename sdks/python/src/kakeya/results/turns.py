@@ -163,6 +163,8 @@ class GenerateResult(Sight):
         history_length: tokens of the session so far.
         kv_live_bytes: bytes of KV that the verifier really holds for the session now.
         retained: what is kept of the history, as indices into it, ascending.
+        num_drafted_tokens: drafts of the session's proposer that were checked.
+        num_accepted_tokens: those that were right: tokens of the generation without a step of their own.
     """
 
     stop_reason: StopReason
@@ -175,6 +177,8 @@ class GenerateResult(Sight):
     history_length: int
     kv_live_bytes: int
     retained: tuple[range, ...]
+    num_drafted_tokens: int = 0
+    num_accepted_tokens: int = 0
 
     @classmethod
     def from_wire(cls, done: runtime_pb2.GenerateDone) -> Self:
@@ -189,4 +193,6 @@ class GenerateResult(Sight):
             history_length=done.history_length,
             kv_live_bytes=done.kv_live_bytes,
             retained=ranges(done.retained),
+            num_drafted_tokens=done.drafted_token_count,
+            num_accepted_tokens=done.accepted_token_count,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kakeya_router.contract.validation import (
     MAX_FINGERPRINT_BYTES,
     MAX_REQUEST_ID_BYTES,
+    MAX_SPECULATION_BYTES,
     RequestLimits,
     check_text,
     invalid,
@@ -53,6 +54,7 @@ class CreateRequest:
     window: int | None = None
     pin: int | None = None
     on_overflow: Overflow | None = None
+    speculation: str = ""
     ttl_seconds: int | None = None
     fork_from: ForkPoint | None = None
     inexact_resume: bool = False
@@ -69,6 +71,7 @@ def create(message: pb.CreateSessionRequest, limits: RequestLimits) -> CreateReq
     check_text("request_id", message.request_id, MAX_REQUEST_ID_BYTES)
     check_text("model", message.model, labels.MAX_MODEL_BYTES)
     check_text("fingerprint", message.fingerprint, MAX_FINGERPRINT_BYTES)
+    check_text("speculation", message.speculation, MAX_SPECULATION_BYTES)
     if len(message.eos_token_ids) > MAX_EOS_TOKEN_IDS:
         raise invalid("eos_token_ids", f"{len(message.eos_token_ids)} of them; at most {MAX_EOS_TOKEN_IDS}")
     if message.HasField("window") and message.window < 1:
@@ -90,6 +93,7 @@ def create(message: pb.CreateSessionRequest, limits: RequestLimits) -> CreateReq
         window=message.window if message.HasField("window") else None,
         pin=message.pin if message.HasField("pin") else None,
         on_overflow=_OVERFLOW[message.on_overflow],
+        speculation=message.speculation,
         ttl_seconds=message.ttl_seconds if message.HasField("ttl_seconds") else None,
         fork_from=ForkPoint(SessionId(source.session_id), source.boundary if source.HasField("boundary") else None)
         if message.HasField("fork_from")

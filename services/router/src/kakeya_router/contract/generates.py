@@ -194,6 +194,8 @@ class Done:
     prefill_duration_seconds: float
     total_duration_seconds: float
     evicted_token_count: int
+    drafted_token_count: int = 0
+    accepted_token_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,8 @@ def from_worker(message: worker_api.GenerateResponse) -> Token | Done:
             done.prefill_duration_seconds,
             done.total_duration_seconds,
             done.evicted_token_count,
+            done.drafted_token_count,
+            done.accepted_token_count,
         )
     return Token(message.token_id, TokenDetail.of(message.detail) if message.HasField("detail") else None)
 
@@ -257,4 +261,6 @@ def _done(ended: Ended) -> api.GenerateDone:
         history_length=done.lane.history_length,
         kv_live_bytes=done.lane.kv_live_bytes,
         retained=lanes.retained(done.lane.retained),
+        drafted_token_count=done.drafted_token_count,
+        accepted_token_count=done.accepted_token_count,
     )

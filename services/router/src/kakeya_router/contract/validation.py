@@ -28,6 +28,7 @@ MAX_COUNT = 1 << 53
 # SHA-256 in hex takes half of it.
 MAX_REQUEST_ID_BYTES = 128
 MAX_FINGERPRINT_BYTES = 128
+MAX_SPECULATION_BYTES = 64
 
 
 def invalid(field: str, why: str) -> InvalidField:

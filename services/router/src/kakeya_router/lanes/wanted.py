@@ -121,6 +121,7 @@ class Wanted:
             window=_or_unset(request.window),
             pin=_or_unset(request.pin),
             on_overflow=request.on_overflow or Overflow.EVICT,
+            speculation=request.speculation,
             exact=worker.exact,
             fingerprint=worker.fingerprint,
             model_digest=worker.model_digest,
@@ -147,6 +148,7 @@ class Wanted:
             sink=source.sink,
             window=source.window,
             on_overflow=source.on_overflow,
+            speculation=record.speculation or source.speculation,
             eos=record.eos or source.eos,
             exact=source.exact and source.fingerprint == worker.fingerprint,
         )

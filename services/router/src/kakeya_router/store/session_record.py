@@ -176,6 +176,7 @@ class SessionRecord(Hash):
     ttl_ms: int
     pin: int = UNSET
     on_overflow: Overflow = Overflow.EVICT
+    speculation: str = ""
     exact: bool = False
     fingerprint: str = ""
     model_digest: str = ""

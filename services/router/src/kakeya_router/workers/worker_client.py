@@ -201,9 +201,7 @@ class WorkerClient:
 
     async def write_lane(self, record: SessionRecord, parts: AsyncIterator[bytes], timeout: float) -> LaneState:
         """Opens a lane with what another worker has sent; what goes wrong with that ends the call."""
-        request = pb.WriteLaneRequest(
-            **_lease(record), tenant=record.tenant, inexact=record.inexact_resume, incarnation=record.incarnation
-        )
+        request = open_requests.of_another_lane(record)
         with self._calling("WriteLane") as metadata:
             call = self._stub.WriteLane(timeout=timeout, metadata=metadata)
             try:

@@ -126,7 +126,14 @@ class Engine:
         return self._commands.call(lambda: self._fork(session_id, epoch, source, tenant), is_long=True)
 
     def restore(
-        self, session_id: str, epoch: int, snapshots: Sequence[Snapshot], tenant: str = "", *, inexact: bool = False
+        self,
+        session_id: str,
+        epoch: int,
+        snapshots: Sequence[Snapshot],
+        tenant: str = "",
+        *,
+        inexact: bool = False,
+        speculation: str = "",
     ) -> OpenLane:
         """Takes a lane that begins with what snapshots hold; repeated under the same epoch it changes nothing.
 
@@ -135,13 +142,14 @@ class Engine:
         Args:
             snapshots: a whole one, and all since. They are read while they are copied.
             inexact: snapshots of another fingerprint of the model will do.
+            speculation: see `SessionOptions`.
 
         Raises:
             SnapshotRefused: see `kakeya_worker.engine.snapshots.snapshot.restore`.
             InvalidField: the lane cannot hold what the session keeps.
             NoCapacity, StaleEpoch, Draining, and what reading a snapshot raises
         """
-        return self._snapshots.restore(session_id, epoch, snapshots, tenant, inexact=inexact)
+        return self._snapshots.restore(session_id, epoch, snapshots, tenant, inexact=inexact, speculation=speculation)
 
     def take_snapshot(self, session_id: str, epoch: int, start: int = 0, memory: Memory | None = None) -> TakenSnapshot:
         """What a session keeps from a history index on.
@@ -181,7 +189,7 @@ class Engine:
     def submit(self, operation: Append | Generate) -> None:
         """Runs an operation; its future fails with the error tree of kakeya_shared."""
         operation.future.set_running_or_notify_cancel()
-        self._commands.put(lambda: self._begin(operation))
+        self._commands.put(lambda: self._operations.begin(operation, self._ending.refuse_if_begun))
 
     def cancel(self, operation: Append | Generate) -> None:
         """Stops an operation within a step; without effect on one that has ended."""
@@ -270,14 +278,6 @@ class Engine:
             occupant = self.lanes.occupant(session_id)
             if occupant.epoch < epoch:
                 self._close(occupant)
-
-    def _begin(self, operation: Append | Generate) -> None:
-        try:
-            self._ending.refuse_if_begun()
-        except Draining as error:
-            operation.future.set_exception(error)
-        else:
-            self._operations.begin(operation)
 
     def _close(self, occupant: Occupant) -> int:
         self._operations.end(occupant, SessionClosed("the session was closed"))

@@ -2,21 +2,27 @@
 
 import re
 
+from kakeya_shared import plugins
 from kakeya_shared.errors.tree import InvalidField
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_worker.engine.lanes.lane_state import ForkSource
 from kakeya_worker.engine.seams.retention import SessionOptions
+from kakeya_worker.engine.speculation.proposers import GROUP as PROPOSERS
 
 # What any router may give; a lane of another name could not be reported to one.
 _SESSION_ID = re.compile(r"[!-~]{1,128}")
 _TENANT = re.compile(r"[!-~]{0,64}")
 _MAX_EPOCH = 1 << 53
+_FIRST_EPOCH = 1  # a session that comes back with a later one is not refused for what is missing here
 _OPTIONS = frozenset({"sink", "window", "pin", "refuse_overflow"})
 
 
 def check(request: pb.OpenSessionRequest) -> None:
     """Raises InvalidField."""
     check_lease(request)
+    if request.speculation and request.epoch <= _FIRST_EPOCH and request.speculation not in plugins.names(PROPOSERS):
+        known = ", ".join(plugins.names(PROPOSERS))
+        raise _invalid("speculation", f"no proposer is named {request.speculation[:64]!r} here (installed: {known})")
     if request.HasField("fork_from") and request.snapshots:
         raise _invalid("snapshots", "a session begins with a fork or with snapshots, not with both")
     if request.HasField("fork_from") or request.snapshots:
@@ -41,6 +47,7 @@ def options(request: pb.OpenSessionRequest) -> SessionOptions:
         window=request.window if request.HasField("window") else None,
         pin=request.pin,
         refuses_overflow=request.refuse_overflow,
+        speculation=request.speculation,
     )
 
 
@@ -50,7 +57,7 @@ def source(request: pb.OpenSessionRequest) -> ForkSource | None:
         return None
     given = request.fork_from
     digest = given.history_digest if given.HasField("history_digest") else None
-    return ForkSource(given.session_id, given.epoch, given.history_length, digest)
+    return ForkSource(given.session_id, given.epoch, given.history_length, digest, request.speculation)
 
 
 def _invalid(field: str, why: str) -> InvalidField:

@@ -200,7 +200,14 @@ class VerifierService(VerifierServiceServicer):
         open_request.check_lease(first)
         self._check_incarnation(first.incarnation)
         parts = (request.content async for request in requests)
-        opened = await transfer.write(first.session_id, first.epoch, first.tenant, parts, inexact=first.inexact)
+        opened = await transfer.write(
+            first.session_id,
+            first.epoch,
+            first.tenant,
+            parts,
+            inexact=first.inexact,
+            speculation=first.speculation,
+        )
         return pb.WriteLaneResponse(lane=_lane_state(opened.state))
 
     async def DeleteSnapshots(self, request: pb.DeleteSnapshotsRequest, context: Context) -> pb.DeleteSnapshotsResponse:
@@ -222,7 +229,9 @@ class VerifierService(VerifierServiceServicer):
         session_id, epoch, tenant = request.session_id, request.epoch, request.tenant
         if request.snapshots:
             snapshots = self._loaded().snapshots
-            return await snapshots.restore(session_id, epoch, request.snapshots, tenant, inexact=request.inexact)
+            return await snapshots.restore(
+                session_id, epoch, request.snapshots, tenant, inexact=request.inexact, speculation=request.speculation
+            )
         source = open_request.source(request)
         if source is None:
             return await asyncio.wrap_future(engine.open(session_id, epoch, open_request.options(request), tenant))
@@ -255,6 +264,8 @@ def _done(result: GenerateResult) -> pb.GenerateDone:
         prefill_duration_seconds=result.prefill_seconds,
         total_duration_seconds=result.total_seconds,
         evicted_token_count=result.num_evicted,
+        drafted_token_count=result.num_drafted,
+        accepted_token_count=result.num_accepted,
     )
 
 

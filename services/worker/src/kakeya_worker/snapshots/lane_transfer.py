@@ -43,12 +43,20 @@ class LaneTransfer:
                     yield bytes(piece[start : start + PART_BYTES])
 
     async def write(
-        self, session_id: str, epoch: int, tenant: str, parts: AsyncIterator[bytes], *, inexact: bool = False
+        self,
+        session_id: str,
+        epoch: int,
+        tenant: str,
+        parts: AsyncIterator[bytes],
+        *,
+        inexact: bool = False,
+        speculation: str = "",
     ) -> OpenLane:
         """Opens a session with what `read` of another worker has yielded.
 
         Args:
             inexact: what one of another fingerprint of the model has yielded will do.
+            speculation: see `SessionOptions`.
 
         Raises:
             SnapshotRefused: it is damaged, or not of this fingerprint, or larger than a lane.
@@ -68,6 +76,6 @@ class LaneTransfer:
 
         def restored() -> OpenLane:
             whole = snapshot_file.opened(content)
-            return self._engine.restore(session_id, epoch, [whole], tenant, inexact=inexact)
+            return self._engine.restore(session_id, epoch, [whole], tenant, inexact=inexact, speculation=speculation)
 
         return await asyncio.to_thread(restored)

@@ -95,12 +95,13 @@ class Snapshots:
         return written
 
     async def restore(
-        self, session_id: str, epoch: int, names: Sequence[str], tenant: str, *, inexact: bool
+        self, session_id: str, epoch: int, names: Sequence[str], tenant: str, *, inexact: bool, speculation: str = ""
     ) -> OpenLane:
         """Opens a session with what snapshots hold: a whole one, and all since.
 
         Args:
             inexact: those of other fingerprints of the model will do.
+            speculation: see `SessionOptions`.
 
         Raises:
             SnapshotRefused: one is damaged or gone, or they do not belong together, or not here.
@@ -113,7 +114,9 @@ class Snapshots:
         def restored() -> OpenLane:
             with self._reading_memory() as memory, ExitStack() as files:
                 snapshots = [files.enter_context(_opened(store, name, memory)) for name in names]
-                return self._engine.restore(session_id, epoch, snapshots, tenant, inexact=inexact)
+                return self._engine.restore(
+                    session_id, epoch, snapshots, tenant, inexact=inexact, speculation=speculation
+                )
 
         with self._metrics.restoring():
             return await _done(self._reading, restored)

@@ -63,6 +63,7 @@ class OpenSessionRequest(_message.Message):
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
     INEXACT_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
+    SPECULATION_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     sink: _builtins.int
@@ -79,6 +80,10 @@ class OpenSessionRequest(_message.Message):
     incarnation: _builtins.str
     """At which the lane was reserved: another one, which may listen at the address of one that is gone, answers STALE_EPOCH.
     Empty: not said.
+    """
+    speculation: _builtins.str
+    """The proposer that drafts for the session. Empty: the source's, or this worker's default. One that is not installed here
+    is INVALID_FIELD under a session's first lease; later ones go on without drafts. It changes no token.
     """
     @_builtins.property
     def fork_from(self) -> Global___ForkSource:
@@ -110,10 +115,11 @@ class OpenSessionRequest(_message.Message):
         snapshots: _abc.Iterable[_builtins.str] | None = ...,
         inexact: _builtins.bool = ...,
         incarnation: _builtins.str = ...,
+        speculation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "fork_from", b"fork_from", "pin", b"pin", "sink", b"sink", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "epoch", b"epoch", "fork_from", b"fork_from", "incarnation", b"incarnation", "inexact", b"inexact", "pin", b"pin", "refuse_overflow", b"refuse_overflow", "session_id", b"session_id", "sink", b"sink", "snapshots", b"snapshots", "tenant", b"tenant", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "epoch", b"epoch", "fork_from", b"fork_from", "incarnation", b"incarnation", "inexact", b"inexact", "pin", b"pin", "refuse_overflow", b"refuse_overflow", "session_id", b"session_id", "sink", b"sink", "snapshots", b"snapshots", "speculation", b"speculation", "tenant", b"tenant", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pin: _TypeAlias = _typing.Literal["pin"]  # noqa: Y015
     _WhichOneofArgType__pin: _TypeAlias = _typing.Literal["_pin", b"_pin"]  # noqa: Y015
@@ -722,12 +728,17 @@ class GenerateDone(_message.Message):
     PREFILL_DURATION_SECONDS_FIELD_NUMBER: _builtins.int
     TOTAL_DURATION_SECONDS_FIELD_NUMBER: _builtins.int
     EVICTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    DRAFTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    ACCEPTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     finish_reason: Global___FinishReason.ValueType
     generated_token_count: _builtins.int
     prefill_duration_seconds: _builtins.float
     """Of the appends since the last Generate."""
     total_duration_seconds: _builtins.float
     evicted_token_count: _builtins.int
+    drafted_token_count: _builtins.int
+    """Drafts that were checked, and those that were right, of this worker's part."""
+    accepted_token_count: _builtins.int
     @_builtins.property
     def lane(self) -> Global___LaneState: ...
     def __init__(
@@ -739,10 +750,12 @@ class GenerateDone(_message.Message):
         prefill_duration_seconds: _builtins.float = ...,
         total_duration_seconds: _builtins.float = ...,
         evicted_token_count: _builtins.int = ...,
+        drafted_token_count: _builtins.int = ...,
+        accepted_token_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lane", b"lane"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "finish_reason", b"finish_reason", "generated_token_count", b"generated_token_count", "lane", b"lane", "prefill_duration_seconds", b"prefill_duration_seconds", "total_duration_seconds", b"total_duration_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_token_count", b"accepted_token_count", "drafted_token_count", b"drafted_token_count", "evicted_token_count", b"evicted_token_count", "finish_reason", b"finish_reason", "generated_token_count", b"generated_token_count", "lane", b"lane", "prefill_duration_seconds", b"prefill_duration_seconds", "total_duration_seconds", b"total_duration_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1071,6 +1084,7 @@ class WriteLaneRequest(_message.Message):
     CONTENT_FIELD_NUMBER: _builtins.int
     INEXACT_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
+    SPECULATION_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     tenant: _builtins.str
@@ -1078,6 +1092,8 @@ class WriteLaneRequest(_message.Message):
     content: _builtins.bytes
     inexact: _builtins.bool
     incarnation: _builtins.str
+    """as in OpenSessionRequest"""
+    speculation: _builtins.str
     """as in OpenSessionRequest"""
     def __init__(
         self,
@@ -1088,10 +1104,11 @@ class WriteLaneRequest(_message.Message):
         content: _builtins.bytes = ...,
         inexact: _builtins.bool = ...,
         incarnation: _builtins.str = ...,
+        speculation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "epoch", b"epoch", "incarnation", b"incarnation", "inexact", b"inexact", "session_id", b"session_id", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "epoch", b"epoch", "incarnation", b"incarnation", "inexact", b"inexact", "session_id", b"session_id", "speculation", b"speculation", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

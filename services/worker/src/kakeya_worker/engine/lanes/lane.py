@@ -26,6 +26,7 @@ class Lane:
         history_digest: of all tokens so far; see `kakeya_shared.contract.history_digest`. None: not known, since the
             lane began with a snapshot that does not say it.
         num_rewinds: how often it was rewound.
+        speculation: as the session asks for; see `SessionOptions`.
     """
 
     geometry: LaneGeometry
@@ -38,6 +39,7 @@ class Lane:
     slot_token_ids: Integers = field(init=False, repr=False)
     history_digest: int | None = EMPTY_HISTORY
     num_rewinds: int = 0
+    speculation: str = ""
 
     def __post_init__(self) -> None:
         self.slot_indices = np.full(self.geometry.num_slots, -1, dtype=np.int64)
@@ -75,12 +77,17 @@ class Lane:
         used = np.flatnonzero(self.slot_indices >= 0)
         return int(used[-1]) + 1 if used.size else 0
 
-    def fork(self, index: int) -> "Lane":
-        """A lane of the same history at another place in the slab; what its slots hold is for the verifier to copy."""
+    def fork(self, index: int, speculation: str = "") -> "Lane":
+        """A lane of the same history at another place in the slab; what its slots hold is for the verifier to copy.
+
+        Args:
+            speculation: of the new session; empty: the same.
+        """
         lane = Lane(self.geometry, index, self.retention, self.refuses_overflow, self.length)
         lane.slot_indices[:] = self.slot_indices
         lane.slot_token_ids[:] = self.slot_token_ids
         lane.history_digest = self.history_digest
+        lane.speculation = speculation or self.speculation
         return lane
 
     def held(self, start: int = 0) -> Integers:

@@ -33,7 +33,7 @@ class LaneCopies:
             return self._lanes.find(session_id, epoch)
         found = self._lanes.find(source.session_id, source.epoch)
         lane = _at_rest(found, source.history_length, source.history_digest)
-        occupant = self._lanes.fork(session_id, epoch, lane, tenant)
+        occupant = self._lanes.fork(session_id, epoch, lane, tenant, source.speculation)
         try:
             self._verifier.copy_lane(lane.index, occupant.lane.index, lane.num_used_slots)
         except Exception:  # of a backend: the caller is told, and the lane is not lost

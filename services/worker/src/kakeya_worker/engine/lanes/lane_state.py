@@ -39,9 +39,14 @@ class Stopped:
 
 @dataclass(frozen=True)
 class ForkSource:
-    """A lane that another is to begin as a copy of; epoch, length and digest as in an `Operation`."""
+    """A lane that another is to begin as a copy of; epoch, length and digest as in an `Operation`.
+
+    Attributes:
+        speculation: of the other; empty: the same.
+    """
 
     session_id: str
     epoch: int
     history_length: int
     history_digest: int | None = None
+    speculation: str = ""

@@ -154,7 +154,7 @@ class LaneTable:
     def reserve(self, options: SessionOptions) -> Lane:
         """Takes a lane that no session has yet: for `occupy` or `give_back`; raises InvalidField or NoCapacity."""
         retention = self.retention(options)
-        return Lane(self.geometry, self._take(), retention, options.refuses_overflow)
+        return Lane(self.geometry, self._take(), retention, options.refuses_overflow, speculation=options.speculation)
 
     def give_back(self, lane: Lane) -> None:
         """One that was reserved."""
@@ -164,9 +164,9 @@ class LaneTable:
         """What a session with these options keeps; raises InvalidField. Any thread may ask."""
         return self._retention(options, self.geometry)
 
-    def fork(self, session_id: str, epoch: int, source: Lane, tenant: str) -> Occupant:
+    def fork(self, session_id: str, epoch: int, source: Lane, tenant: str, speculation: str = "") -> Occupant:
         """Takes a lane for a session that has none, with the history of another; raises NoCapacity."""
-        return self.occupy(session_id, epoch, tenant, source.fork(self._take()))
+        return self.occupy(session_id, epoch, tenant, source.fork(self._take(), speculation))
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._occupants
@@ -193,7 +193,7 @@ class LaneTable:
 
     def occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane) -> Occupant:
         """Makes a lane that was reserved that of a session which has none."""
-        drafter = self._proposers.drafter(self.geometry, self._vocab_size, lane.held_token_ids)
+        drafter = self._proposers.drafter(self.geometry, self._vocab_size, lane.held_token_ids, lane.speculation)
         self._occupants[session_id] = occupant = Occupant(session_id, epoch, tenant, lane, drafter)
         self.publish(occupant)
         return occupant

@@ -24,12 +24,14 @@ class SessionOptions:
         window: tokens; None for the lane's, or what the sinks leave of it.
         pin: raises the sinks to at least this many tokens.
         refuses_overflow: tokens that do not fit are refused, instead of forgetting the oldest.
+        speculation: name of the proposer that drafts for it; empty: the worker's default.
     """
 
     sink: int | None = None
     window: int | None = None
     pin: int = 0
     refuses_overflow: bool = False
+    speculation: str = ""
 
 
 class Retention(Protocol):

@@ -50,10 +50,17 @@ class LaneSnapshots:
         return taken
 
     def restore(
-        self, session_id: str, epoch: int, snapshots: Sequence[Snapshot], tenant: str, *, inexact: bool
+        self,
+        session_id: str,
+        epoch: int,
+        snapshots: Sequence[Snapshot],
+        tenant: str,
+        *,
+        inexact: bool,
+        speculation: str = "",
     ) -> OpenLane:
         """See `Engine.restore`."""
-        lane = self._commands.call(lambda: self._reserve(session_id, epoch, snapshots[-1])).result()
+        lane = self._commands.call(lambda: self._reserve(session_id, epoch, snapshots[-1], speculation)).result()
         try:
             if lane is not None:
                 snapshot.restore(snapshots, lane, self._verifier, inexact=inexact)
@@ -82,14 +89,14 @@ class LaneSnapshots:
             self._commands.run(command)
         return self._lanes.holds(occupant)
 
-    def _reserve(self, session_id: str, epoch: int, last: Snapshot) -> Lane | None:
+    def _reserve(self, session_id: str, epoch: int, last: Snapshot, speculation: str) -> Lane | None:
         """None: the session has its lane already."""
         self._prepare_opening(session_id, epoch)
         if session_id in self._lanes:
             self._lanes.find(session_id, epoch)
             return None
         return self._lanes.reserve(
-            SessionOptions(sink=last.sink, window=last.window, refuses_overflow=last.refuses_overflow)
+            SessionOptions(last.sink, last.window, refuses_overflow=last.refuses_overflow, speculation=speculation)
         )
 
     def _occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane | None) -> OpenLane:

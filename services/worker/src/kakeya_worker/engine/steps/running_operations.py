@@ -4,7 +4,7 @@ All of it runs on the engine's thread.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -50,9 +50,14 @@ class RunningOperations:
         self._proposers = proposers
         self._metrics = metrics
 
-    def begin(self, operation: Append | Generate) -> None:
-        """Takes it up, unless its lane is not what the caller believes; raises Postponed while the lane is copied."""
+    def begin(self, operation: Append | Generate, refuse_if_ending: Callable[[], None]) -> None:
+        """Takes it up, unless its lane is not what the caller believes; raises Postponed while the lane is copied.
+
+        Args:
+            refuse_if_ending: raises Draining where nothing begins any more.
+        """
         try:
+            refuse_if_ending()
             occupant = self._lanes.find_for(operation.session_id, operation.epoch, operation.number)
             occupant.wait_for_readings()
             if occupant.operation is not None:
