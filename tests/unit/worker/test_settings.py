@@ -7,6 +7,7 @@ import pytest
 import structlog
 
 from kakeya_shared.process.service_process import StartError
+from kakeya_shared.settings.typed_flags import as_variables
 from kakeya_worker.program import serve
 from kakeya_worker.settings import WorkerSettings
 from tests.certificates import Authority
@@ -27,6 +28,29 @@ def test_what_does_not_fit_together_is_refused(
     with pytest.raises(SystemExit):
         WorkerSettings.parse(["--model", "x", *flags])
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "pool"),
+    [
+        ("/models/Qwen3-0.6B", "Qwen3-0.6B", "qwen3-0-6b"),
+        ("/models/SmolLM2.Q4_1.gguf", "SmolLM2.Q4_1", "smollm2-q4-1"),
+        ("big-00001-of-00003.gguf", "big", "big"),
+        ("ollama:smollm2:135m", "smollm2:135m", "smollm2-135m"),
+    ],
+)
+def test_a_model_is_called_what_its_files_are(model: str, name: str, pool: str) -> None:
+    settings = WorkerSettings.parse(["--model", model])
+    assert (settings.model_name, settings.pool_name) == (name, pool)
+
+
+def test_a_file_is_installed_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.gguf").touch()
+    monkeypatch.chdir(tmp_path)
+    assert as_variables(WorkerSettings, ["--model", "model.gguf"]) == {
+        "KAKEYA_WORKER_MODEL": str(tmp_path / "model.gguf")
+    }
+    assert as_variables(WorkerSettings, ["--model", "ollama:tiny"]) == {"KAKEYA_WORKER_MODEL": "ollama:tiny"}
 
 
 def test_a_token_is_not_shown() -> None:

@@ -1,7 +1,8 @@
 """How texts are cut before their letters are merged, by the names that GGUF files have for it.
 
-Each is the original model's own, of its tokenizer.json; llama.cpp's (llama-vocab.cpp) cut the same way. A name that is
-not here is refused: a cut that is guessed makes other tokens of some texts, and nobody would see it.
+Those of Llama 3, Qwen2, SmolLM and Mistral's Tekken are those of the models' own tokenizer.json. Of models that were made
+of these the names stand for the same cut, as in llama.cpp's table (llama-vocab.cpp). A name that is not here is refused:
+a cut that is guessed makes other tokens of some texts, and nobody would see it.
 """
 
 from dataclasses import dataclass
@@ -47,26 +48,20 @@ def _by_pattern(pattern: str, **others: bool) -> PreTokenizer:
 
 _LLAMA3_CUT: Final = _by_pattern(_LLAMA3, takes_whole=True, adds_bos=True)
 _QWEN2_CUT: Final = _by_pattern(_QWEN2, composes=True)
-_GPT2_CUT: Final = PreTokenizer((_GPT2,))
 _DIGITS_CUT: Final = PreTokenizer((_DIGITS, _GPT2))
 _NAMED: Final = {
     "llama3": _LLAMA3_CUT,
     "llama-v3": _LLAMA3_CUT,
     "llama-bpe": _LLAMA3_CUT,
     "falcon3": _LLAMA3_CUT,
-    "pixtral": _by_pattern(_TEKKEN, takes_whole=True, adds_bos=True),
     "tekken": _by_pattern(_TEKKEN, takes_whole=True, adds_bos=True),
-    "dbrx": _by_pattern(_LLAMA3),
     "smaug-bpe": _by_pattern(_LLAMA3),
     "qwen2": _QWEN2_CUT,
-    "deepseek-r1-qwen": _QWEN2_CUT,
-    "stablelm2": _by_pattern(_QWEN2),
-    "gpt-2": _GPT2_CUT,
-    "olmo": _GPT2_CUT,
+    "deepseek-r1-qwen": _by_pattern(_QWEN2),
+    "gpt-2": PreTokenizer((_GPT2,)),
     "smollm": _DIGITS_CUT,
     "starcoder": _DIGITS_CUT,
     "refact": _DIGITS_CUT,
-    "codeshell": _DIGITS_CUT,
 }
 _OF_ARCHITECTURES: Final = {"qwen2": "qwen2", "qwen3": "qwen2"}
 """Where a file does not say: of families that have always had the same one."""
