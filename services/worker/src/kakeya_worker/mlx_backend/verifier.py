@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.seams.row import Row
-from kakeya_worker.engine.seams.verifier import LaneContents, Memory, ModelFacts, ModelRefused
-from kakeya_worker.mlx_backend import device, quantization
+from kakeya_worker.engine.seams.verifier import LaneContents, Memory, ModelFacts
+from kakeya_worker.mlx_backend import device, gguf_loader, quantization
 from kakeya_worker.mlx_backend.batch import assemble
 from kakeya_worker.mlx_backend.loader import load_decoder
 from kakeya_worker.mlx_backend.mode import Mode, choose_mode
 from kakeya_worker.mlx_backend.slab import Slab
 from kakeya_worker.mlx_backend.stored_tensors import StoredTensors
 from kakeya_worker.models import checkpoint, families, output_head
+from kakeya_worker.models.gguf.gguf_tensors import GgufTensors
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.model_digest import model_digest
 
@@ -39,23 +40,24 @@ class MlxVerifier:
     def __init__(
         self, model: str, *, weights: str, kv_dtype: str, num_threads: int, cache_directory: Path | None
     ) -> None:
-        directory = checkpoint.locate(model)
-        if directory.is_file():
-            raise ModelRefused(f"{directory} is a GGUF file, and those run on --backend torch alone")
-        found, plain = quantization.split(checkpoint.read_config(directory))
+        place = checkpoint.locate(model)
+        found, plain = quantization.split(checkpoint.read_config(place))
         parsed = families.parse(plain)
-        stored = StoredTensors(directory)
+        stored = GgufTensors(place) if place.is_file() else StoredTensors(place)
         self.config = output_head.settled(parsed, stored.names, stored.head_is_embedding)
         self._mode = choose_mode(weights, kv_dtype, self.config.dtype or stored.dtype, found)
         device.limit_cache()
-        self.decoder = load_decoder(directory, self.config, self._mode)
+        if isinstance(stored, GgufTensors):
+            self.decoder = gguf_loader.load_decoder(stored, self.config, self._mode)
+        else:
+            self.decoder = load_decoder(place, self.config, self._mode)
         digest = model_digest(self.config, stored.files, cache_directory)
         self._scored: dict[int, mx.array] = {}  # by lane; each [tokens, hidden]
         facts = _facts(self.config, self._mode, digest)
         self.facts = replace(
             facts,
-            tokenizer_digest=checkpoint.digest_tokenizer(directory),
-            tokenizer=checkpoint.find_tokenizer(directory),
+            tokenizer_digest=checkpoint.digest_tokenizer(place),
+            tokenizer=checkpoint.find_tokenizer(place),
         )
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:

@@ -7,7 +7,6 @@ import torch
 
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.gguf.gguf_tensors import GgufTensors
-from kakeya_worker.models.output_head import EMBEDDING
 from kakeya_worker.torch_backend.weights import Weights
 
 
@@ -31,7 +30,10 @@ class GgufWeights(Weights):
 
     @property
     def dtype(self) -> str:
-        return self._tensors.dtype(f"{EMBEDDING}.weight")
+        return self._tensors.dtype
+
+    def head_is_embedding(self) -> bool:
+        return self._tensors.head_is_embedding()
 
     def num_weights(self) -> int:
         return self._tensors.num_weights

@@ -1,8 +1,8 @@
 """How texts are cut before their letters are merged, by the names that GGUF files have for it.
 
-Those of Llama 3, Qwen2, SmolLM and Mistral's Tekken are those of the models' own tokenizer.json. Of models that were made
-of these the names stand for the same cut, as in llama.cpp's table (llama-vocab.cpp). A name that is not here is refused:
-a cut that is guessed makes other tokens of some texts, and nobody would see it.
+Those of Llama 3, Qwen2, SmolLM and Mistral's Tekken are those of the models' own tokenizer.json. Of models that were
+made of these the names stand for the same cut, as in llama.cpp's table (llama-vocab.cpp). A name that is not here is
+refused: a cut that is guessed makes other tokens of some texts, and nobody would see it.
 """
 
 from dataclasses import dataclass

@@ -45,9 +45,14 @@ class GgufTensors:
         """The Hub's."""
         return self._stored_name.keys()
 
-    def dtype(self, name: str) -> str:
-        """As config.json would say it: "float32", "float16" or "bfloat16"; blocks are read as float32."""
-        return _PLAIN.get(self._file.tensors[self._stored_name[name]][1].type.name, _PLAIN["F32"])[0]
+    @property
+    def dtype(self) -> str:
+        """Of the embedding, as config.json would say it; blocks are read as float32."""
+        return _PLAIN.get(self._file.tensors[tensor_names.EMBEDDING][1].type.name, _PLAIN["F32"])[0]
+
+    def head_is_embedding(self) -> bool:
+        """Never: a file that has a table for the head has it since it is another one."""
+        return False
 
     def read(self, name: str) -> NDArray[Any]:
         """A tensor in float32 or float16; bfloat16 as the uint16 of its bits. Raises ModelRefused."""
