@@ -538,8 +538,8 @@ FAULTS = (
     _suffixes(
         "what depends on the answer is taken for a suffix",
         "suffix",
-        "if first and second and self.meant(first[1]) == self.meant(second[1]):",
-        "if first and second:",
+        "if len(found) == len(markers) and len({self.meant(behind) for _, behind in found}) == 1:",
+        "if len(found) == len(markers):",
     ),
     # The HTTP shim.
     _shim(
@@ -797,20 +797,20 @@ FAULTS = (
     _matcher(
         "messages of two roles are the same",
         "fingerprints",
-        'text = f"{message.role}\\0{content}".encode("utf-8", "surrogatepass")',
-        'text = f"{content}".encode("utf-8", "surrogatepass")',
+        'f"{role}\\0{text}".encode("utf-8", "surrogatepass")',
+        'text.encode("utf-8", "surrogatepass")',
     ),
     _matcher(
         "what a user says is trimmed before it is compared",
         "fingerprints",
-        "    if isinstance(content, str):\n        return content\n",
-        "    if isinstance(content, str):\n        return content.strip()\n",
+        "isinstance(message, AssistantMessage) else message.content\n",
+        "isinstance(message, AssistantMessage) else message.content.strip()\n",
     ),
     _matcher(
         "answers are the same whatever they say",
         "fingerprints",
-        'compared["content"] = _text(message).strip()',
-        'compared["content"] = ""',
+        "return text[thought.end() :] if thought else text",
+        'return ""',
     ),
     _matcher(
         "calls are the same whatever their arguments",
