@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from kakeya_shared import plugins
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.speculation.drafter import Drafter
-from kakeya_worker.engine.speculation.proposers import GROUP, Proposers, Wish
+from kakeya_worker.engine.speculation.proposers import GROUP, MUCH_TOLD, Proposers, Wish
 
 GEOMETRY, VOCAB_SIZE = LaneGeometry(sink=4, window=60, chunk=32), 1000
 PATIENT = 30.0
@@ -85,9 +85,32 @@ def test_it_hears_everything_in_order_on_a_thread_of_its_own(proposers: Proposer
     assert proposers.propose([Wish(drafter, 9, 4)]) == [(1, 2, 3)]
     proposers.restart(drafter, (1,))
     assert proposers.propose([Wish(drafter, 2, 2), Wish(drafter, 2, 0)]) == [(1, 2), ()]
-    assert told.told[:4] == [("restart", [5, 6]), ("extend", [7, 8]), ("propose", [9, 4]), ("restart", [1])]
+    assert told.told[:4] == [("restart", [5, 6, 7, 8]), ("propose", [9, 4]), ("restart", [1]), ("propose", [2, 2])]
+    proposers.extend(drafter, (3,))
+    proposers.extend(drafter, (4, 5))
+    proposers.propose([Wish(drafter, 9, 4)])
+    assert told.told[-2:] == [("extend", [3, 4, 5]), ("propose", [9, 4])]
     assert told.threads.isdisjoint({threading.get_ident()})
     assert len(told.threads) == 1
+
+
+def test_what_is_taken_back_before_it_was_told_is_never_heard(proposers: Proposers, told: Told) -> None:
+    drafter = drafter_of(proposers)
+    proposers.extend(drafter, (7, 8))
+    proposers.restart(drafter, (5,))
+    proposers.extend(drafter, (9,))
+    proposers.propose([Wish(drafter, 1, 1)])
+    assert told.told[0] == ("restart", [5, 9])
+
+
+def test_much_is_told_at_once(proposers: Proposers, told: Told) -> None:
+    drafter = drafter_of(proposers)
+    proposers.extend(drafter, range(MUCH_TOLD - 3))
+    proposers._thread.submit(lambda: None).result(PATIENT)
+    assert told.told == []
+    proposers.extend(drafter, (1,))
+    proposers._thread.submit(lambda: None).result(PATIENT)
+    assert [(what, len(token_ids)) for what, token_ids in told.told] == [("restart", MUCH_TOLD)]
 
 
 def test_one_that_drafts_nothing_is_left_alone() -> None:
@@ -135,6 +158,7 @@ def test_one_that_fails_to_listen_drafts_no_more(
     proposers: Proposers, told: Told, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drafter = drafter_of(proposers)
+    proposers.propose([Wish(drafter, 9, 4)])
     monkeypatch.delattr(Told, method)
     getattr(proposers, method)(drafter, (7,))
     assert proposers.propose([Wish(drafter, 9, 4)]) == [()]

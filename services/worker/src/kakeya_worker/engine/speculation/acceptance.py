@@ -1,9 +1,10 @@
-"""How often a session's drafts are right, by those of late."""
+"""How often a session's drafts are right, and what they bring it, by those of late."""
 
 from dataclasses import dataclass
 
-_PRIOR_TRIALS, _PRIOR_HITS = 2.0, 1.0  # of a session that nothing is known of
+_PRIOR_TRIALS, _PRIOR_HITS = 1.0, 0.75  # of a session that nothing is known of
 _REMEMBERED_PART = 0.99  # a step later: after a hundred steps of prose, a quotation is tried for again
+_REMEMBERED_GAIN = 0.95  # likewise, of tokens a step
 
 
 @dataclass
@@ -12,10 +13,12 @@ class Acceptance:
 
     Attributes:
         num_drafted, num_accepted: drafts that were checked so far, and those that were right.
+        tokens_a_step: on average of late, those steps that had no drafts among them.
     """
 
     num_drafted: int = 0
     num_accepted: int = 0
+    tokens_a_step: float = 1.5  # of which nothing is known yet
     _trials: float = 0.0
     _hits: float = 0.0
 
@@ -25,13 +28,15 @@ class Acceptance:
         return (_PRIOR_HITS + self._hits) / (_PRIOR_TRIALS + self._trials)
 
     def age(self) -> None:
-        """A step has come."""
+        """A step begins, in which the session gets its one token."""
         self._trials *= _REMEMBERED_PART
         self._hits *= _REMEMBERED_PART
+        self.tokens_a_step = 1.0 + _REMEMBERED_GAIN * (self.tokens_a_step - 1.0)
 
     def add(self, num_drafted: int, num_accepted: int) -> None:
-        """So many drafts were checked; of those behind the first wrong one nothing is known."""
+        """So many drafts were checked in the step; of those behind the first wrong one nothing is known."""
         self.num_drafted += num_drafted
         self.num_accepted += num_accepted
+        self.tokens_a_step += (1.0 - _REMEMBERED_GAIN) * num_accepted
         self._hits += num_accepted
         self._trials += min(num_accepted + 1, num_drafted)

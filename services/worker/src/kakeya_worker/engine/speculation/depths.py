@@ -2,13 +2,15 @@
 
 A step brings each generating session one token; a draft that is right brings one more. It is worth its price where that
 is likelier than what the step brings anyway in the time that the draft adds. So the step brings the most tokens a
-second. Who shares the step and gains less from it waits hardly longer for that.
+second. Who shares the step and gains less from drafts, here or of late, waits hardly longer for that.
 """
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 MAX_SLOWDOWN = 1.05  # of any session in the step, in expected tokens a second
+_LEAST_PART = 1e-6  # of a step, that a draft adds at the least
 _UNKNOWN_PART = 1 / 16  # of a step, that a draft adds where nothing was measured
 
 
@@ -19,50 +21,13 @@ class Candidate(NamedTuple):
         share: of its drafts that are right, each behind right ones.
         most: drafts that it can have; 0: it has no part in this, but it waits for those of others.
         seconds: that one adds to the step.
+        tokens_a_step: that it has had of late.
     """
 
     share: float
     most: int
     seconds: float
-
-
-class _Plan:
-    """Drafts of a step, one after the other."""
-
-    def __init__(self, candidates: Sequence[Candidate], step_seconds: float) -> None:
-        self._candidates = candidates
-        self._least_seconds = step_seconds
-        self.seconds = step_seconds
-        self.depths = [0] * len(candidates)
-        self._gains = [1.0] * len(candidates)  # tokens that the step is expected to bring each
-
-    @property
-    def tokens_a_second(self) -> float:
-        return sum(self._gains) / self.seconds
-
-    @property
-    def slows_somebody_down(self) -> bool:
-        return self.seconds > MAX_SLOWDOWN * self._least_seconds * min(self._gains)
-
-    def worth(self, index: int) -> float:
-        """Expected tokens a second of one draft more."""
-        each = self._candidates[index]
-        return float(each.share ** (self.depths[index] + 1)) / each.seconds
-
-    def add(self, index: int) -> None:
-        each = self._candidates[index]
-        self.depths[index] += 1
-        self._gains[index] += each.share ** self.depths[index]
-        self.seconds += each.seconds
-
-    def remove(self, index: int) -> None:
-        each = self._candidates[index]
-        self._gains[index] -= each.share ** self.depths[index]
-        self.depths[index] -= 1
-        self.seconds -= each.seconds
-
-    def can_have_more(self, index: int) -> bool:
-        return self.depths[index] < self._candidates[index].most
+    tokens_a_step: float = 1.0
 
 
 def depths(candidates: Sequence[Candidate], step_seconds: float, num_tokens: int) -> list[int]:
@@ -75,18 +40,47 @@ def depths(candidates: Sequence[Candidate], step_seconds: float, num_tokens: int
     """
     if step_seconds <= 0.0:
         candidates, step_seconds = [each._replace(seconds=_UNKNOWN_PART) for each in candidates], 1.0
-    candidates = [each._replace(seconds=max(each.seconds, step_seconds * 1e-6)) for each in candidates]
-    plan = _Plan(candidates, step_seconds)
-    added: list[int] = []
-    drafting = [index for index in range(len(candidates)) if plan.can_have_more(index)]
-    while drafting and len(added) < num_tokens:
-        best = max(drafting, key=plan.worth)
-        if plan.worth(best) <= plan.tokens_a_second:
+    chosen, added = _worthwhile(candidates, step_seconds, num_tokens)
+    gains = [_gain(each, depth) for each, depth in zip(candidates, chosen, strict=True)]
+    seconds = step_seconds + sum(each.seconds * depth for each, depth in zip(candidates, chosen, strict=True))
+    while added and seconds > MAX_SLOWDOWN * step_seconds * min(gains):
+        index = added.pop()  # the one that is worth least
+        chosen[index] -= 1
+        seconds -= candidates[index].seconds
+        gains[index] = _gain(candidates[index], chosen[index])
+    return chosen
+
+
+def _worthwhile(candidates: Sequence[Candidate], step_seconds: float, num_tokens: int) -> tuple[list[int], list[int]]:
+    """With which the step brings the most tokens a second; and whose they are, those first that are worth most."""
+    chosen, added = [0] * len(candidates), list[int]()
+    tokens, seconds = float(len(candidates)), step_seconds
+    least_seconds = step_seconds * _LEAST_PART
+    # Of each its next draft: what that is worth in tokens a second, negative, and in tokens.
+    worths = [
+        (-each.share / max(each.seconds, least_seconds), each.share, index)
+        for index, each in enumerate(candidates)
+        if each.most
+    ]
+    heapify(worths)
+    while worths and len(added) < num_tokens:
+        worth, gain, index = worths[0]
+        if -worth * seconds <= tokens:
             break
-        plan.add(best)
-        added.append(best)
-        if not plan.can_have_more(best):
-            drafting.remove(best)
-    while added and plan.slows_somebody_down:
-        plan.remove(added.pop())  # the one that was worth least
-    return plan.depths
+        each = candidates[index]
+        tokens += gain
+        seconds += each.seconds
+        chosen[index] += 1
+        added.append(index)
+        if chosen[index] < each.most:
+            heapreplace(worths, (worth * each.share, gain * each.share, index))
+        else:
+            heappop(worths)
+    return chosen, added
+
+
+def _gain(candidate: Candidate, depth: int) -> float:
+    """Tokens a step, expected of this one, or had of late if that is more."""
+    share = candidate.share
+    expected = 1.0 + (share * (1.0 - share**depth) / (1.0 - share) if share < 1.0 else depth)
+    return max(expected, candidate.tokens_a_step)

@@ -1,11 +1,13 @@
 """The proposers of a worker: loaded by name, and asked on a thread of their own.
 
-So no step waits for a proposer that hangs, and what one is told it takes in while the forward pass runs.
+So no step waits for a proposer that hangs. To wake the thread takes longer than most proposers do: what they are told
+goes to it with the next wishes, or when there is much of it.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
@@ -23,6 +25,7 @@ NONE = "none"
 LATE_SECONDS = 0.002
 HUNG_SECONDS = 10.0  # a machine may stand still for a while
 CLOSE_SECONDS = 1.0
+MUCH_TOLD = 4096  # tokens
 
 _log = structlog.get_logger()
 
@@ -72,6 +75,8 @@ class Proposers:
         self._asked: Future[list[tuple[int, ...]]] | None = None  # the latest wishes, until they are answered
         self._asked_at = 0.0
         self._are_given_up = False
+        self._news: dict[Drafter, _News] = {}
+        self._num_told = 0  # tokens in it
 
     def drafter(
         self, geometry: LaneGeometry, vocab_size: int, token_ids: Sequence[int], name: str = ""
@@ -91,18 +96,21 @@ class Proposers:
 
     def restart(self, drafter: Drafter, token_ids: Sequence[int]) -> None:
         """See `Proposer.restart`."""
-        self._tell(drafter, drafter.restart, token_ids)
+        if token_ids:
+            self._news.pop(drafter, None)
+        self._tell(drafter, token_ids, is_anew=True)
 
     def extend(self, drafter: Drafter, token_ids: Sequence[int]) -> None:
         """See `Proposer.extend`."""
-        self._tell(drafter, drafter.extend, token_ids)
+        self._tell(drafter, token_ids)
 
     def propose(self, wishes: Sequence[Wish]) -> list[tuple[int, ...]]:
         """Drafts for each wish; none where they do not come in time."""
         if not wishes or not self._can_be_asked():
             return [()] * len(wishes)
         self._asked_at = time.monotonic()
-        self._asked = self._thread.submit(lambda: [each.drafter.propose(*each[1:]) for each in wishes])
+        news = self._take_news()
+        self._asked = self._thread.submit(lambda: _answered(news, wishes))
         try:
             drafts = self._asked.result(self._late_seconds)
         except TimeoutError:
@@ -120,9 +128,23 @@ class Proposers:
             _log.exception("a proposer could not be made", proposer=name)
             return None
 
-    def _tell(self, drafter: Drafter, told: Callable[[Sequence[int]], None], token_ids: Sequence[int]) -> None:
-        if len(token_ids) and drafter.max_tokens and not self._are_given_up:
-            self._thread.submit(lambda: told(token_ids))
+    def _tell(self, drafter: Drafter, token_ids: Sequence[int], *, is_anew: bool = False) -> None:
+        if not token_ids or not drafter.max_tokens or self._are_given_up:
+            return
+        if (news := self._news.get(drafter)) is None:
+            news = self._news[drafter] = _News(is_anew)
+        news.token_ids.extend(token_ids)
+        self._num_told += len(token_ids)
+        if self._num_told >= MUCH_TOLD:
+            self._send_news()
+
+    def _send_news(self) -> None:
+        if news := self._take_news():
+            self._thread.submit(lambda: _answered(news, ()))
+
+    def _take_news(self) -> "dict[Drafter, _News]":
+        news, self._news, self._num_told = self._news, {}, 0
+        return news
 
     def _can_be_asked(self) -> bool:
         """Whether all that came before is answered."""
@@ -133,3 +155,25 @@ class Proposers:
             self._are_given_up = True
             self._thread.close(0.0)
         return False
+
+
+@dataclass
+class _News:
+    """What a proposer has not been told yet.
+
+    Attributes:
+        begins_anew: with it the proposer forgets all else.
+    """
+
+    begins_anew: bool
+    token_ids: list[int] = field(default_factory=list)
+
+
+def _answered(news: Mapping[Drafter, _News], wishes: Sequence[Wish]) -> list[tuple[int, ...]]:
+    """On the thread, which listens first."""
+    for drafter, its_news in news.items():
+        if its_news.begins_anew:
+            drafter.restart(its_news.token_ids)
+        else:
+            drafter.extend(its_news.token_ids)
+    return [each.drafter.propose(each.token_id, each.num_tokens) for each in wishes]

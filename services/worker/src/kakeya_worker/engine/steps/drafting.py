@@ -26,11 +26,13 @@ def depths_of(
         return mosts
     candidates = []
     for generate, most in zip(chosen, mosts, strict=True):
-        share = 0.0
+        share, tokens_a_step = 0.0, 1.0
         if generate.drafter is not None:
-            generate.drafter.acceptance.age()
-            share = generate.drafter.acceptance.share
-        candidates.append(Candidate(share, most, costs.added_seconds(generate.lane.num_seen(1))))
+            acceptance = generate.drafter.acceptance
+            acceptance.age()
+            share, tokens_a_step = acceptance.share, acceptance.tokens_a_step
+        seconds = costs.added_seconds(generate.lane.num_seen(1))
+        candidates.append(Candidate(share, most, seconds, tokens_a_step))
     return depths(candidates, step_seconds, num_tokens)
 
 

@@ -23,6 +23,7 @@ from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts, StepM
 from kakeya_worker.engine.steps.tenant_shares import Load, TenantShares
 
 LEAST_PREFILL_PART = 0.25  # of what those who generate take themselves: prefills get on, however small the budget is
+UNPLANNED_STEPS = 3  # after one in which no draft would have paid: to find that out takes time, too
 _O = TypeVar("_O", Append, Generate)
 
 
@@ -130,6 +131,7 @@ class Scheduler:
         self._generates: dict[Generate, None] = {}
         self._appends: dict[Append, int] = {}
         self._shares = TenantShares()
+        self._num_unplanned = 0  # steps that come without drafts
         self._step = Step([], [])  # the latest
         self._load = self._step.load  # when it was planned
         self._loads: dict[str, Load] = {}  # by tenant, when it was planned
@@ -178,9 +180,14 @@ class Scheduler:
 
     def depths(self, chosen: Collection[Generate]) -> list[int]:
         """How many drafts each of the latest step's generates should have, behind the token that it was given."""
+        if self._num_unplanned:
+            self._num_unplanned -= 1
+            return [0] * len(chosen)
         costs, load = self.measures.costs, self._load
         step_seconds = costs.seconds(load.num_tokens, load.num_visible_slots)
-        return depths_of(chosen, self.chunk, costs, step_seconds, self.budget.tokens - load.num_tokens)
+        found = depths_of(chosen, self.chunk, costs, step_seconds, self.budget.tokens - load.num_tokens)
+        self._num_unplanned = 0 if any(found) else UNPLANNED_STEPS
+        return found
 
     def account(
         self,
