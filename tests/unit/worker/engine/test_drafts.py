@@ -329,17 +329,17 @@ class Remembering(Lying):
 made: list[Remembering] = []
 
 
-def _settle(proposers: Proposers) -> None:
+def _settle(engine: Engine) -> None:
     """All that was said is heard; the engine is idle."""
-    proposers._send_news()
-    proposers._thread.submit(lambda: None).result(TIMEOUT)
+    for occupant in engine.lanes.occupants():
+        if occupant.drafter is not None:
+            occupant.drafter.hear(occupant.drafter.take_news())
 
 
 def test_a_proposer_hears_what_its_session_is(start: Start) -> None:
     """All of it, and after a fork, a rewind or a restore what the lane then keeps."""
     made.clear()
-    proposers = drafts.proposers(Remembering)
-    engine = start(proposers)
+    engine = start(Remembering)
     of_s = made[1]
     found = answer(engine, 20)
     whole = [*range(100, 130), *found.tokens]
@@ -349,7 +349,7 @@ def test_a_proposer_hears_what_its_session_is(start: Start) -> None:
     engine.restore("r", 2, [engine.take_snapshot("s", 1)])
     start_append(engine, 50, 60).future.result(TIMEOUT)
     engine.rewind("t", 2, 50, 40).result(TIMEOUT)
-    _settle(proposers)
+    _settle(engine)
     of_fork, of_restored = made[-2:]
     assert of_s.heard == [*whole, *range(100, 160)]
     assert of_fork.heard == whole[:40]
@@ -358,12 +358,11 @@ def test_a_proposer_hears_what_its_session_is(start: Start) -> None:
 
 def test_one_that_begins_with_what_is_kept_hears_no_more(start: Start) -> None:
     made.clear()
-    proposers = drafts.proposers(Remembering)
-    engine = start(proposers)
+    engine = start(Remembering)
     start_append(engine, 30, 100).future.result(TIMEOUT)
     engine.close("t", 1).result(TIMEOUT)
     engine.fork("t", 2, ForkSource("s", 1, 130)).result(TIMEOUT)
-    _settle(proposers)
+    _settle(engine)
     assert made[-1].heard == [*range(100, 104), *range(136, 200)]
 
 

@@ -21,6 +21,7 @@ class Told:
 
     max_tokens = 8
     memory_bytes = 64
+    is_immediate = False
 
     def __init__(self, drafts: Any = (1, 2, 3)) -> None:
         self.drafts = drafts
@@ -184,6 +185,22 @@ class Hanging(Told):
     def propose(self, token_id: int, num_tokens: int) -> Any:
         self.let_go.wait(PATIENT)
         return super().propose(token_id, num_tokens)
+
+
+def test_one_that_is_immediate_is_used_on_the_engine_s_thread(proposers: Proposers, told: Told) -> None:
+    told.is_immediate = True
+    drafter = drafter_of(proposers)
+    proposers.extend(drafter, (7, 8))
+    assert proposers.propose([Wish(drafter, 9, 2)]) == [(1, 2)]
+    proposers.extend(drafter, range(MUCH_TOLD))
+    assert [(what, len(token_ids)) for what, token_ids in told.told] == [
+        ("restart", 4),
+        ("propose", 2),
+        ("extend", MUCH_TOLD),
+    ]
+    assert told.threads == {threading.get_ident()}
+    slow = Drafter("slow", Told(), VOCAB_SIZE)
+    assert proposers.propose([Wish(slow, 1, 1), Wish(drafter, 1, 2), Wish(slow, 1, 2)]) == [(1,), (1, 2), (1, 2)]
 
 
 def test_what_is_late_is_not_waited_for_and_not_used() -> None:

@@ -40,6 +40,7 @@ class Recalling:
 
     max_tokens = MAX_TOKENS
     memory_bytes = 0
+    is_immediate = False
 
     def __init__(self, record: Record, vocab_size: int) -> None:
         self._record = record
@@ -75,6 +76,7 @@ class Lying:
 
     max_tokens = MAX_TOKENS
     memory_bytes = 0
+    is_immediate = False
 
     def __init__(self, geometry: LaneGeometry, vocab_size: int) -> None:
         self._random = random.Random(0)

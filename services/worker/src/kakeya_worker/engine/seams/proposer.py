@@ -19,6 +19,8 @@ class Proposer(Protocol):
     Attributes:
         max_tokens: the most that it ever drafts at once; 0: none, and it is neither asked nor told anything.
         memory_bytes: what it holds, at most, however long the history becomes.
+        is_immediate: it never waits, and takes microseconds: it is used on the engine's thread, since to wake another
+            would take longer. Nothing keeps steps from waiting for one that says so and is slow.
     """
 
     @property
@@ -26,6 +28,9 @@ class Proposer(Protocol):
 
     @property
     def memory_bytes(self) -> int: ...
+
+    @property
+    def is_immediate(self) -> bool: ...
 
     def restart(self, token_ids: Sequence[int]) -> None:
         """Forgets everything, and begins with what the session's lane keeps of its history, ascending.

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
 import structlog
@@ -12,10 +13,26 @@ from kakeya_worker.engine.speculation.acceptance import Acceptance
 _log = structlog.get_logger()
 
 
+@dataclass
+class News:
+    """What joined a history.
+
+    Attributes:
+        begins_anew: a proposer forgets all else with it.
+    """
+
+    begins_anew: bool = False
+    token_ids: list[int] = field(default_factory=list)
+
+
 class Drafter:
     """A session's proposer, and how often that was right.
 
-    `restart`, `extend` and `propose` are for the proposers' thread.
+    `restart`, `extend` and `propose` are for the thread that the proposer is used on.
+
+    Attributes:
+        is_immediate: see `Proposer`.
+        news: what the proposer has not been told yet; the engine's thread adds to it.
 
     Args:
         name: of the proposer.
@@ -25,6 +42,8 @@ class Drafter:
     def __init__(self, name: str, proposer: Proposer, vocab_size: int) -> None:
         self.name = name
         self.acceptance = Acceptance()
+        self.is_immediate = proposer.is_immediate
+        self.news = News()
         self._proposer: Proposer | None = proposer  # None: it was given up
         self._vocab_size = vocab_size
 
@@ -62,6 +81,18 @@ class Drafter:
         except Exception:  # of a plugin
             self.give_up()
             return ()
+
+    def hear(self, news: News) -> None:
+        """Tells the proposer."""
+        if news.begins_anew:
+            self.restart(news.token_ids)
+        elif news.token_ids:
+            self.extend(news.token_ids)
+
+    def take_news(self) -> News:
+        """Which are new no more."""
+        news, self.news = self.news, News()
+        return news
 
     def give_up(self) -> None:
         """Inside an except clause: the session goes on without drafts."""

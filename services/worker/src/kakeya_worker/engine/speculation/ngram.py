@@ -27,6 +27,7 @@ class NgramProposer:
     """See `kakeya_worker.engine.seams.proposer.Proposer`."""
 
     max_tokens = MAX_TOKENS
+    is_immediate = True
 
     def __init__(self) -> None:
         self._ids = np.zeros(_NUM_KEPT, np.int32)  # token number n at n mod _NUM_KEPT
@@ -40,7 +41,8 @@ class NgramProposer:
 
     def restart(self, token_ids: Sequence[int]) -> None:
         """As if these were the whole history."""
-        self._places[:] = _NOWHERE
+        if self._end:  # else the memory is not there yet
+            self._places[:] = _NOWHERE
         self._end, self._last = 0, []
         self.extend(token_ids)
 

@@ -10,6 +10,7 @@ class NoProposer:
 
     max_tokens = 0
     memory_bytes = 0
+    is_immediate = True
 
     def restart(self, token_ids: Sequence[int]) -> None:
         """Nothing."""

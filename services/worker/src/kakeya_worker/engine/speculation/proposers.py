@@ -1,13 +1,11 @@
-"""The proposers of a worker: loaded by name, and asked on a thread of their own.
+"""The proposers of a worker: loaded by name, and asked on a thread of their own, unless they are immediate.
 
-So no step waits for a proposer that hangs. To wake the thread takes longer than most proposers do: what they are told
-goes to it with the next wishes, or when there is much of it.
+So no step waits for a proposer that hangs. What one is told goes to it with the next wish, or when there is much of it.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
@@ -16,7 +14,7 @@ import structlog
 from kakeya_shared import plugins
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.proposer import NewProposer, Proposer
-from kakeya_worker.engine.speculation.drafter import Drafter
+from kakeya_worker.engine.speculation.drafter import Drafter, News
 from kakeya_worker.host.daemon_threads import DaemonThreads
 
 GROUP = "kakeya.proposer"
@@ -25,7 +23,7 @@ NONE = "none"
 LATE_SECONDS = 0.002
 HUNG_SECONDS = 10.0  # a machine may stand still for a while
 CLOSE_SECONDS = 1.0
-MUCH_TOLD = 4096  # tokens
+MUCH_TOLD = 1024  # tokens of one session
 
 _log = structlog.get_logger()
 
@@ -75,8 +73,6 @@ class Proposers:
         self._asked: Future[list[tuple[int, ...]]] | None = None  # the latest wishes, until they are answered
         self._asked_at = 0.0
         self._are_given_up = False
-        self._news: dict[Drafter, _News] = {}
-        self._num_told = 0  # tokens in it
 
     def drafter(
         self, geometry: LaneGeometry, vocab_size: int, token_ids: Sequence[int], name: str = ""
@@ -96,21 +92,34 @@ class Proposers:
 
     def restart(self, drafter: Drafter, token_ids: Sequence[int]) -> None:
         """See `Proposer.restart`."""
-        if token_ids:
-            self._news.pop(drafter, None)
-        self._tell(drafter, token_ids, is_anew=True)
+        drafter.news = News(begins_anew=True)
+        self.extend(drafter, token_ids)
 
     def extend(self, drafter: Drafter, token_ids: Sequence[int]) -> None:
         """See `Proposer.extend`."""
-        self._tell(drafter, token_ids)
+        drafter.news.token_ids.extend(token_ids)
+        if len(drafter.news.token_ids) >= MUCH_TOLD:
+            news = drafter.take_news()
+            if drafter.is_immediate:
+                drafter.hear(news)
+            elif not self._are_given_up:
+                self._thread.submit(lambda: drafter.hear(news))
 
     def propose(self, wishes: Sequence[Wish]) -> list[tuple[int, ...]]:
         """Drafts for each wish; none where they do not come in time."""
+        from_thread = iter(self._propose_beside([wish for wish in wishes if not wish.drafter.is_immediate]))
+        return [
+            _answer(wish, wish.drafter.take_news()) if wish.drafter.is_immediate else next(from_thread)
+            for wish in wishes
+        ]
+
+    def _propose_beside(self, wishes: Sequence[Wish]) -> list[tuple[int, ...]]:
+        """On the thread."""
         if not wishes or not self._can_be_asked():
             return [()] * len(wishes)
         self._asked_at = time.monotonic()
-        news = self._take_news()
-        self._asked = self._thread.submit(lambda: _answered(news, wishes))
+        told = [(wish, wish.drafter.take_news()) for wish in wishes]
+        self._asked = self._thread.submit(lambda: [_answer(*each) for each in told])
         try:
             drafts = self._asked.result(self._late_seconds)
         except TimeoutError:
@@ -128,24 +137,6 @@ class Proposers:
             _log.exception("a proposer could not be made", proposer=name)
             return None
 
-    def _tell(self, drafter: Drafter, token_ids: Sequence[int], *, is_anew: bool = False) -> None:
-        if not token_ids or not drafter.max_tokens or self._are_given_up:
-            return
-        if (news := self._news.get(drafter)) is None:
-            news = self._news[drafter] = _News(is_anew)
-        news.token_ids.extend(token_ids)
-        self._num_told += len(token_ids)
-        if self._num_told >= MUCH_TOLD:
-            self._send_news()
-
-    def _send_news(self) -> None:
-        if news := self._take_news():
-            self._thread.submit(lambda: _answered(news, ()))
-
-    def _take_news(self) -> "dict[Drafter, _News]":
-        news, self._news, self._num_told = self._news, {}, 0
-        return news
-
     def _can_be_asked(self) -> bool:
         """Whether all that came before is answered."""
         if self._are_given_up or self._asked is None or self._asked.done():
@@ -157,23 +148,7 @@ class Proposers:
         return False
 
 
-@dataclass
-class _News:
-    """What a proposer has not been told yet.
-
-    Attributes:
-        begins_anew: with it the proposer forgets all else.
-    """
-
-    begins_anew: bool
-    token_ids: list[int] = field(default_factory=list)
-
-
-def _answered(news: Mapping[Drafter, _News], wishes: Sequence[Wish]) -> list[tuple[int, ...]]:
-    """On the thread, which listens first."""
-    for drafter, its_news in news.items():
-        if its_news.begins_anew:
-            drafter.restart(its_news.token_ids)
-        else:
-            drafter.extend(its_news.token_ids)
-    return [each.drafter.propose(each.token_id, each.num_tokens) for each in wishes]
+def _answer(wish: Wish, news: News) -> tuple[int, ...]:
+    """Behind what the proposer is told first."""
+    wish.drafter.hear(news)
+    return wish.drafter.propose(wish.token_id, wish.num_tokens)
