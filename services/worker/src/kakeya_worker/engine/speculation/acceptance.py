@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 _PRIOR_TRIALS, _PRIOR_HITS = 1.0, 0.75  # of a session that nothing is known of
-_REMEMBERED_PART = 0.99  # a step later: after a hundred steps of prose, a quotation is tried for again
+_REMEMBERED_PART = 0.98  # a step later: after fifty steps of prose, a quotation is tried for again
 _REMEMBERED_GAIN = 0.95  # likewise, of tokens a step
 
 

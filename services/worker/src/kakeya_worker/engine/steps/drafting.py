@@ -29,7 +29,6 @@ def depths_of(
         share, tokens_a_step = 0.0, 1.0
         if generate.drafter is not None:
             acceptance = generate.drafter.acceptance
-            acceptance.age()
             share, tokens_a_step = acceptance.share, acceptance.tokens_a_step
         seconds = costs.added_seconds(generate.lane.num_seen(1))
         candidates.append(Candidate(share, most, seconds, tokens_a_step))

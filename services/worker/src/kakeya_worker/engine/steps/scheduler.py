@@ -180,6 +180,9 @@ class Scheduler:
 
     def depths(self, chosen: Collection[Generate]) -> list[int]:
         """How many drafts each of the latest step's generates should have, behind the token that it was given."""
+        for generate in chosen:
+            if generate.drafter is not None:
+                generate.drafter.acceptance.age()
         if self._num_unplanned:
             self._num_unplanned -= 1
             return [0] * len(chosen)
