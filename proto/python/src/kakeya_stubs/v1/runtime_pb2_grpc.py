@@ -197,8 +197,9 @@ class RuntimeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FindSession(self, request, context):
-        """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
-        says may have changed by the time that it arrives: a Turn with a boundary never appends behind another one all the same.
+        """Finds the caller's session that a tag names; one that no worker can go on with is passed over, unless it is the one that
+        is asked about. It is not use of the session, and does not refresh its idle time. What it says may have changed by the
+        time that it arrives: a Turn with a boundary never appends behind another one all the same.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -71,8 +71,9 @@ class RuntimeServiceStub:
     up to where it branches off (see also CreateSessionRequest.head).
     """
     FindSession: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.FindSessionRequest, _runtime_pb2.FindSessionResponse]
-    """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
-    says may have changed by the time that it arrives: a Turn with a boundary never appends behind another one all the same.
+    """Finds the caller's session that a tag names; one that no worker can go on with is passed over, unless it is the one that
+    is asked about. It is not use of the session, and does not refresh its idle time. What it says may have changed by the
+    time that it arrives: a Turn with a boundary never appends behind another one all the same.
     """
 
 @_typing.type_check_only
@@ -113,8 +114,9 @@ class RuntimeServiceAsyncStub(RuntimeServiceStub):
     up to where it branches off (see also CreateSessionRequest.head).
     """
     FindSession: _aio.UnaryUnaryMultiCallable[_runtime_pb2.FindSessionRequest, _runtime_pb2.FindSessionResponse]  # type: ignore[assignment]
-    """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
-    says may have changed by the time that it arrives: a Turn with a boundary never appends behind another one all the same.
+    """Finds the caller's session that a tag names; one that no worker can go on with is passed over, unless it is the one that
+    is asked about. It is not use of the session, and does not refresh its idle time. What it says may have changed by the
+    time that it arrives: a Turn with a boundary never appends behind another one all the same.
     """
 
 class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -230,8 +232,9 @@ class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _runtime_pb2.FindSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_runtime_pb2.FindSessionResponse, _abc.Awaitable[_runtime_pb2.FindSessionResponse]]:
-        """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
-        says may have changed by the time that it arrives: a Turn with a boundary never appends behind another one all the same.
+        """Finds the caller's session that a tag names; one that no worker can go on with is passed over, unless it is the one that
+        is asked about. It is not use of the session, and does not refresh its idle time. What it says may have changed by the
+        time that it arrives: a Turn with a boundary never appends behind another one all the same.
         """
 
 def add_RuntimeServiceServicer_to_server(servicer: RuntimeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -2184,8 +2184,9 @@ export const RuntimeService: GenService<{
     output: typeof TagTurnResponseSchema;
   },
   /**
-   * Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
-   * says may have changed by the time that it arrives: a Turn with a boundary never appends behind another one all the same.
+   * Finds the caller's session that a tag names; one that no worker can go on with is passed over, unless it is the one that
+   * is asked about. It is not use of the session, and does not refresh its idle time. What it says may have changed by the
+   * time that it arrives: a Turn with a boundary never appends behind another one all the same.
    *
    * @generated from rpc kakeya.v1.RuntimeService.FindSession
    */
