@@ -648,7 +648,7 @@ FAULTS = (
     ),
     _engine(
         "an end waits for the least number of tokens where a grammar leaves nothing else",
-        "steps/choices",
+        "lanes/operation",
         "if allows.ends_only:",
         "if False:",
         "engine/test_constrained.py",

@@ -1,7 +1,11 @@
-"""An AppendRequest and a GenerateRequest as the engine takes them; what they must not hold is refused here."""
+"""An AppendRequest and a GenerateRequest as the engine takes them, and what their time was spent on, as spans.
+
+What they must not hold is refused here.
+"""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from kakeya_shared.contract.generation_limits import (
     MAX_APPEND_LOGPROBS,
@@ -15,6 +19,7 @@ from kakeya_shared.contract.generation_limits import (
     MAX_STOP_SEQUENCES,
 )
 from kakeya_shared.errors.tree import InvalidField, TokenOutOfVocabulary
+from kakeya_shared.rpc import tracing
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
@@ -95,6 +100,37 @@ def reasoning(request: pb.GenerateRequest, vocab_size: int) -> Reasoning:
         check_vocabulary(token_ids, vocab_size)
         require(set(token_ids).isdisjoint(request.eos_token_ids), field, "has an EOS token")
     return Reasoning(tuple(asked.end_token_ids), tuple(asked.begin_token_ids), asked.max_tokens)
+
+
+@contextmanager
+def timed_append(append: Append) -> Iterator[None]:
+    """Tells spans of it once it is over: `queue` until its first step, then `prefill`, one for all its chunks."""
+    try:
+        yield
+    finally:
+        tracing.past("queue", append.started, append.stepped)
+        tracing.past("prefill", append.stepped, append.ended, appended=append.num_done, chunks=append.num_steps)
+
+
+@contextmanager
+def timed_generate(generate: Generate) -> Iterator[None]:
+    """Likewise: `queue`, `first_token` until that is chosen, then `decode`, one for all that follow."""
+    num_before = generate.num_generated
+    try:
+        yield
+    finally:
+        tracing.past("queue", generate.started, generate.stepped)
+        tracing.past("first_token", generate.stepped, generate.first_token)
+        num_own = generate.num_generated - num_before
+        tracing.past(
+            "decode",
+            generate.first_token,
+            generate.ended,
+            generated=num_own,
+            steps=generate.num_steps,
+            drafted=generate.num_drafted,
+            accepted=generate.num_accepted,
+        )
 
 
 def check_vocabulary(token_ids: Iterable[int], vocab_size: int) -> None:

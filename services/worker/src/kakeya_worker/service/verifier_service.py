@@ -22,7 +22,6 @@ from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.grammars.reasoning import ReasonedConstraint
 from kakeya_worker.joining.lease import Lease
 from kakeya_worker.service import open_request, operation_requests
-from kakeya_worker.service.operation_spans import timed_append, timed_generate
 from kakeya_worker.snapshots.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots.snapshots import Snapshots
 
@@ -80,7 +79,7 @@ class VerifierService(VerifierServiceServicer):
         engine = self._loaded(request.session_id).engine
         append = operation_requests.append(request, engine.facts.vocab_size)
         engine.submit(append)
-        with timed_append(append):
+        with operation_requests.timed_append(append):
             try:
                 result = await asyncio.wrap_future(append.future)
             finally:
@@ -114,7 +113,7 @@ class VerifierService(VerifierServiceServicer):
         generate.future.add_done_callback(lambda _: put(None))
         engine.submit(generate)
         num_sent = len(generate.previous_token_ids)
-        with timed_generate(generate):
+        with operation_requests.timed_generate(generate):
             try:
                 while (response := await unread.get()) is not None:
                     yield response

@@ -7,17 +7,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kakeya_shared.errors.tree import EmptyHistory, HistoryFull, KakeyaError
 from kakeya_worker.engine.lanes.lane import Lane
 from kakeya_worker.engine.lanes.lane_state import LaneState
-from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail, choose, token_detail
 from kakeya_worker.engine.speculation.drafter import Drafter
 from kakeya_worker.grammars.constraint import Constraint
 from kakeya_worker.grammars.reasoning import ReasonedConstraint
 
 MAX_UNREAD_TOKENS = 64
 MAX_PAUSE_SECONDS = 60.0
-
 
 Choice = tuple[int, TokenDetail | None]
 """A token that was chosen, and what is asked for of it."""
@@ -257,6 +259,21 @@ class Generate(Operation):
         self.num_accepted += num_accepted
         if self.drafter is not None:
             self.drafter.acceptance.add(num_drafted, num_accepted)
+
+    def choice(self, logits: NDArray[np.float32], history_index: int) -> Choice:
+        """Its token at that index, by all that it is held to, from the logits [vocab] of the one before.
+
+        Raises FloatingPointError: they are not finite; InvalidField: the grammar is too much.
+        """
+        masked, allowed = self.masked_token_ids, None
+        if self.constraint is not None:
+            allows = self.constraint.allowed()
+            allowed = allows.token_ids
+            if allows.ends_only:  # it may be before `min_tokens`
+                masked = frozenset()
+        token_id = choose(logits, self.sampling, history_index, self.counts, masked=masked, allowed=allowed)
+        num_top = self.num_top_logprobs
+        return token_id, None if num_top is None else token_detail(logits, token_id, num_top)
 
     def deliver(self, token_id: int, detail: TokenDetail | None) -> None:
         """Its next token."""

@@ -4,17 +4,26 @@ All of it runs on the engine's thread.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 
-from kakeya_shared.errors.tree import InvariantViolated, KakeyaError, OperationRunning, OperationStopped
+from kakeya_shared.errors.tree import (
+    Internal,
+    InvalidField,
+    InvariantViolated,
+    KakeyaError,
+    OperationRunning,
+    OperationStopped,
+)
 from kakeya_worker.engine.lanes.lane_state import Stopped
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.lanes.operation import (
     MAX_PAUSE_SECONDS,
     Append,
     AppendResult,
+    Choice,
     Finish,
     Generate,
     GenerateResult,
@@ -22,8 +31,9 @@ from kakeya_worker.engine.lanes.operation import (
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.engine.speculation.proposers import Proposers, Wish
-from kakeya_worker.engine.steps.forwarding import forward
-from kakeya_worker.engine.steps.scheduler import Scheduler
+from kakeya_worker.engine.steps.scheduler import Scheduler, Step
+from kakeya_worker.engine.steps.scoring import Scoring
+from kakeya_worker.engine.steps.verification import verify
 from kakeya_worker.metrics import WorkerMetrics
 
 _log = structlog.get_logger()
@@ -81,7 +91,7 @@ class RunningOperations:
         step = self._scheduler.next_step()
         for operation in step.operations:
             operation.steps(started)
-        rows, failures, scoring, num_drafts = forward(step, self._verifier, self._draft)
+        rows, failures, scoring, num_drafts = _forward(step, self._verifier, self._draft)
         for operation, error in failures.items():
             self._fail(operation, error)
         for operation, row in rows:
@@ -123,7 +133,7 @@ class RunningOperations:
         return Stopped(self._lanes.state(occupant), occupant.generated.since(start, length))
 
     def _draft(self, chosen: Mapping[Generate, int]) -> dict[Generate, tuple[int, ...]]:
-        """See `forwarding.Draft`."""
+        """See `_Draft`."""
         if all(generate.drafter is None for generate in chosen):
             return {}
         depths = self._scheduler.depths(list(chosen))
@@ -201,3 +211,76 @@ class RunningOperations:
             operation.lane.prefill_seconds = 0.0
         else:
             operation.lane.prefill_seconds += operation.seconds
+
+
+_Draft = Callable[[Mapping[Generate, int]], dict[Generate, tuple[int, ...]]]
+"""Drafts behind the token that was chosen for each generate, where there are any."""
+
+
+class _Forwarded(NamedTuple):
+    """The rows to commit, and the operations that have none: their sampling failed, or the pass did.
+
+    Attributes:
+        num_drafts: by generate, those that were computed.
+    """
+
+    rows: list[tuple[Append | Generate, Row]]
+    failures: dict[Append | Generate, KakeyaError]
+    scoring: Scoring
+    num_drafts: dict[Generate, int]
+
+
+def _forward(step: Step, verifier: Verifier, draft: _Draft) -> _Forwarded:
+    """Runs a step; whatever fails is among what it returns.
+
+    K and V beyond the committed lengths are invisible, so neither a pass that failed nor a wrong draft needs an undo.
+    """
+    done = _Forwarded([], {}, Scoring(verifier), {})
+    try:
+        choices = _choose(step.generates, verifier, done.failures)
+        for generate, choice in choices.items():
+            generate.deliver(*choice)  # it is forwarded in this step
+        chosen = {generate: token_id for generate, (token_id, _) in choices.items()}
+        drafts = draft(chosen)
+        rows = [
+            (generate, generate.lane.row((token_id, *drafts.get(generate, ())), is_scored=generate in drafts))
+            for generate, token_id in chosen.items()
+        ]
+        prefills = [
+            (append, append.lane.row(append.next_tokens(num_tokens), is_scored=append.is_scored))
+            for append, num_tokens in step.appends
+        ]
+        if scored := [(append, row) for append, row in prefills if row.is_scored]:
+            done.scoring.before(scored)
+        if rows or prefills:
+            verifier.forward([row for _, row in (*rows, *prefills)])
+        if scored:
+            done.scoring.after(scored)
+        drafted = {generate: row for generate, row in rows if row.is_scored}
+        done.num_drafts.update((generate, len(row.token_ids) - 1) for generate, row in drafted.items())
+        right = verify(drafted, verifier) if drafted else {}
+        done.rows.extend((generate, right.get(generate, row)) for generate, row in rows)
+        done.rows.extend(prefills)
+        return done
+    except Exception:  # of a backend, whatever it is: the engine goes on, and these operations are told
+        _log.exception("a step failed", session_ids=[operation.session_id for operation in step.operations])
+        failure: KakeyaError = Internal("the forward pass failed")
+        return _Forwarded([], dict.fromkeys(step.operations, failure) | done.failures, done.scoring, {})
+
+
+def _choose(
+    generates: Sequence[Generate], verifier: Verifier, failures: dict[Append | Generate, KakeyaError]
+) -> dict[Generate, Choice]:
+    """The next token of each, where no step before has chosen it."""
+    undecided = [generate for generate in generates if generate.next_choice is None]
+    # [undecided, vocab]
+    logits = verifier.logits([generate.lane.index for generate in undecided]) if undecided else ()
+    for generate, row_logits in zip(undecided, logits, strict=True):
+        try:
+            generate.next_choice = generate.choice(row_logits, generate.lane.length)
+        except FloatingPointError as error:
+            _log.exception("sampling failed", session_id=generate.session_id)
+            failures[generate] = Internal(str(error))  # says an index, no token
+        except InvalidField as error:  # a grammar that asks too much, which shows only on the way
+            failures[generate] = error
+    return {each: choice for each in generates if (choice := each.next_choice) is not None}

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from kakeya_worker.engine.lanes.operation import Generate
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
-from kakeya_worker.engine.steps.choices import next_choice
 from kakeya_worker.engine.steps.masks import LATE_SECONDS
 
 _log = structlog.get_logger()
@@ -55,7 +54,7 @@ def _deliver_right(generate: Generate, row: Row, logits: NDArray[np.float32], la
         if generate.own_finish is not None or not _can_choose(generate, late_at):
             return number
         try:
-            choice = next_choice(generate, token_logits, row.start + number + 1)
+            choice = generate.choice(token_logits, row.start + number + 1)
             if row.token_ids[number + 1 : number + 2] != choice[:1]:
                 generate.next_choice = choice
                 return number
