@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors import error_details
@@ -125,7 +126,11 @@ async def test_a_proposer_that_is_not_here_is_refused_to_a_new_session(stub: Any
     request = pb.OpenSessionRequest(session_id="drafting", epoch=1, sink=4, window=64, speculation="medusa")
     assert await _reason(stub.OpenSession(request)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
     request.epoch = 2
-    await stub.OpenSession(request)
+    with capture_logs() as logs:
+        await stub.OpenSession(request)
+    assert {line["log_level"] for line in logs} <= {"info", "debug"}, "so it is where a session goes on elsewhere"
+    request.speculation = "m" * 65
+    assert await _reason(stub.OpenSession(request)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
 
 
 async def test_what_appended_tokens_are_worth(stub: Any) -> None:

@@ -2,16 +2,16 @@
 
 import re
 
-from kakeya_shared import plugins
 from kakeya_shared.errors.tree import InvalidField
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_worker.engine.lanes.lane_state import ForkSource
 from kakeya_worker.engine.seams.retention import SessionOptions
-from kakeya_worker.engine.speculation.proposers import GROUP as PROPOSERS
+from kakeya_worker.engine.speculation import proposers
 
 # What any router may give; a lane of another name could not be reported to one.
 _SESSION_ID = re.compile(r"[!-~]{1,128}")
 _TENANT = re.compile(r"[!-~]{0,64}")
+_MAX_NAME_LETTERS = 64
 _MAX_EPOCH = 1 << 53
 _FIRST_EPOCH = 1  # a session that comes back with a later one is not refused for what is missing here
 _OPTIONS = frozenset({"sink", "window", "pin", "refuse_overflow"})
@@ -20,9 +20,9 @@ _OPTIONS = frozenset({"sink", "window", "pin", "refuse_overflow"})
 def check(request: pb.OpenSessionRequest) -> None:
     """Raises InvalidField."""
     check_lease(request)
-    if request.speculation and request.epoch <= _FIRST_EPOCH and request.speculation not in plugins.names(PROPOSERS):
-        known = ", ".join(plugins.names(PROPOSERS))
-        raise _invalid("speculation", f"no proposer is named {request.speculation[:64]!r} here (installed: {known})")
+    if request.speculation and request.epoch <= _FIRST_EPOCH and request.speculation not in proposers.installed():
+        known = ", ".join(proposers.installed())
+        raise _invalid("speculation", f"no proposer is named {request.speculation!r} here (installed: {known})")
     if request.HasField("fork_from") and request.snapshots:
         raise _invalid("snapshots", "a session begins with a fork or with snapshots, not with both")
     if request.HasField("fork_from") or request.snapshots:
@@ -32,11 +32,13 @@ def check(request: pb.OpenSessionRequest) -> None:
 
 
 def check_lease(request: pb.OpenSessionRequest | pb.WriteLaneRequest) -> None:
-    """Whose lane it is to be; raises InvalidField."""
+    """Whose lane it is to be, and what drafts for it; raises InvalidField."""
     if not _SESSION_ID.fullmatch(request.session_id):
         raise _invalid("session_id", "must be 1 to 128 visible ASCII characters")
     if not _TENANT.fullmatch(request.tenant):
         raise _invalid("tenant", "must be at most 64 visible ASCII characters")
+    if len(request.speculation) > _MAX_NAME_LETTERS:
+        raise _invalid("speculation", f"a proposer's name has at most {_MAX_NAME_LETTERS} letters")
     if request.epoch > _MAX_EPOCH:
         raise _invalid("epoch", f"must be at most {_MAX_EPOCH}")
 
