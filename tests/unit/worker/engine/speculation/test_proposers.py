@@ -165,6 +165,12 @@ def test_one_that_fails_to_listen_drafts_no_more(
     assert proposers.propose([Wish(drafter, 9, 4)]) == [()]
 
 
+def test_none_drafts_nothing() -> None:
+    none = plugins.load(GROUP, "none")(GEOMETRY, VOCAB_SIZE)
+    none.restart([1, 1, 1, 1])
+    assert (none.max_tokens, none.propose(1, 8)) == (0, ())
+
+
 def test_a_session_opens_without_one_that_cannot_be_made() -> None:
     def fail(geometry: LaneGeometry, vocab_size: int) -> Told:
         raise MemoryError

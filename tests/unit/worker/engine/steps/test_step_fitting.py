@@ -36,13 +36,14 @@ def slow(verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> TorchVerif
 
 def _measured(verifier: TorchVerifier, geometry: LaneGeometry, num_lanes: int = 2) -> list[MeasuredStep]:
     verifier.allocate(geometry, num_lanes)
-    return measure_steps(verifier, geometry, sink_window(SessionOptions(), geometry))
+    return measure_steps(verifier, geometry, sink_window(SessionOptions(), geometry), num_lanes)
 
 
-def test_costs_are_those_of_the_steps(slow: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("num_lanes", [2, 1])
+def test_costs_are_those_of_the_steps(slow: TorchVerifier, monkeypatch: pytest.MonkeyPatch, num_lanes: int) -> None:
     monkeypatch.setattr(step_fitting, "FITTING_SECONDS", math.inf)
     monkeypatch.setattr(step_fitting, "NUM_ROUNDS", 2)
-    costs = fit(_measured(slow, LaneGeometry(4, 508, 32)))
+    costs = fit(_measured(slow, LaneGeometry(4, 508, 32), num_lanes))
     for size in ((1, 1), (1, 500), (9, 4000), (17, 8000)):
         assert costs.seconds(*size) == pytest.approx(COSTS.seconds(*size), rel=0.01)
 
