@@ -47,14 +47,15 @@ class RopeScaling:
                 f"RoPE scaling {kind!r} depends on the length of the history and cannot run in a session without an "
                 f"end: keys are rotated once; {SUPPORTED}"
             )
-        if kind == "factors":
-            return cls(kind, factors=tuple(positive("RoPE's factor", factor) for factor in rope["factors"]))
-        if kind not in ("default", "linear", "llama3"):
+        factors = rope.get("factors")
+        if kind not in ("default", "linear", "llama3") and not (kind == "factors" and isinstance(factors, list)):
             raise ModelRefused(f"RoPE scaling {kind!r} cannot run; {SUPPORTED}")
         if rope.get("partial_rotary_factor", 1.0) != 1.0:
             raise ModelRefused("RoPE over a part of each head cannot run")
         if kind == "default":
             return cls()
+        if kind == "factors":
+            return cls(kind, factors=tuple(positive("RoPE's factor", factor) for factor in factors or ()))
         if kind == "linear":
             return cls(kind, positive("linear RoPE's factor", rope.get("factor")))
         return cls._parse_llama3(rope, max_positions)
@@ -73,7 +74,12 @@ class RopeScaling:
         """In turns a token, each the float64 nearest to its true value; [head_dim / 2].
 
         Computed in decimal: the powers of one libm are not those of another.
+
+        Raises:
+            ModelRefused: there are not as many factors.
         """
+        if self.kind == "factors" and len(self.factors) != head_dim // 2:
+            raise ModelRefused(f"RoPE has {len(self.factors)} factors for {head_dim // 2} frequencies")
         with localcontext() as context:
             context.prec = _DIGITS
             base = [Decimal(theta) ** (Decimal(-2 * i) / head_dim) / _TWO_PI for i in range(head_dim // 2)]
