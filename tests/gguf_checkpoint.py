@@ -44,7 +44,7 @@ def write(
         if key not in left_out:
             whole = f"{architecture}.{key}"
             add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
-            add(whole, value)  # type: ignore[operator]
+            add(whole, value)  # type: ignore[operator]  # the one for its type
     say(writer)
     names = gguf.get_tensor_name_map(_enum(architecture), config["num_hidden_layers"])
     for name, tensor in tensors.items():

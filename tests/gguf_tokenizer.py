@@ -58,7 +58,7 @@ def of_pieces(pieces: spm.SentencePieceProcessor, model: str, **others: Any) -> 
         model: "llama" for one of byte pairs, "t5" for a unigram one.
         others: keys behind `tokenizer.ggml.`.
     """
-    proto = sentencepiece_model_pb2.ModelProto.FromString(  # type: ignore[attr-defined]
+    proto = sentencepiece_model_pb2.ModelProto.FromString(  # type: ignore[attr-defined]  # protobuf makes it at run time
         pieces.serialized_model_proto()
     )
     said: dict[str, Any] = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kakeya_worker.conformance.tools.checkpoints import VARIANTS
+from kakeya_worker.conformance.tools.checkpoints import VARIANTS, Variant
 from kakeya_worker.engine.lanes.lane import Lane
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
@@ -26,7 +26,7 @@ def logits(place: Path, tokens: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("variant", [QWEN3, SMOLLM], ids=lambda variant: variant.name)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_logits_are_those_of_the_hubs_checkpoint(tmp_path: Path, variant, dtype: str) -> None:  # type: ignore[no-untyped-def]
+def test_logits_are_those_of_the_hubs_checkpoint(tmp_path: Path, variant: Variant, dtype: str) -> None:
     kind = gguf_checkpoint.gguf_type(dtype)
     file = gguf_checkpoint.write(tmp_path / "model.gguf", variant.config, variant.tensors(dtype), kind)
     found = logits(file, variant.history(24))

@@ -2,6 +2,7 @@
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,9 @@ def test_a_split_model_is_read_by_any_of_its_files(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, spoil, reason: str) -> None:  # type: ignore[no-untyped-def]
+def test_files_that_do_not_belong_together_are_refused(
+    tmp_path: Path, spoil: Callable[[list[Path]], object], reason: str
+) -> None:
     files = [part(tmp_path, number, 3) for number in range(3)]
     spoil(files)
     with pytest.raises(GgufError, match=reason):

@@ -4,12 +4,15 @@ import struct
 import time
 import tracemalloc
 from array import array
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kakeya_shared.gguf import header
 from kakeya_shared.gguf.gguf_error import GgufError
 from kakeya_shared.gguf.header import Header
+from kakeya_shared.gguf.metadata import Metadata
 from tests.gguf_bytes import BOOL, F64, LIST, TEXT, U8, U64, Tensor, Typed, gguf, text, value
 
 F32_TYPE, Q4_0_TYPE = 0, 2
@@ -176,7 +179,9 @@ def test_a_long_list_takes_no_memory_until_it_is_asked_for() -> None:
         ({"a": [b"\xff"]}, lambda said: next(said.texts("a")), "a holds a text that is no UTF-8"),
     ],
 )
-def test_a_value_of_another_kind_is_told_by_its_key(given, ask, reason) -> None:  # type: ignore[no-untyped-def]
+def test_a_value_of_another_kind_is_told_by_its_key(
+    given: dict[str, Any], ask: Callable[[Metadata], object], reason: str
+) -> None:
     with pytest.raises(GgufError, match=reason):
         ask(read(gguf(given)).metadata)
 

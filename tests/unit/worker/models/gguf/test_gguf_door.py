@@ -253,7 +253,7 @@ def test_a_model_of_ollamas_store_runs(tmp_path: Path, monkeypatch: pytest.Monke
 def _says(key: str, value: Any) -> dict[str, Any]:
     def say(writer: gguf.GGUFWriter) -> None:
         add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, bool: writer.add_bool}
-        add[type(value)](key, value)  # type: ignore[operator]
+        add[type(value)](key, value)  # type: ignore[operator]  # the one for its type
 
     return {"say": say}
 
