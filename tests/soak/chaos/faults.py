@@ -44,6 +44,7 @@ class Faults:
 
     Attributes:
         counts: how often each fault was caused.
+        losses: those of Redis.
         last_redis_fault: `time.monotonic` of the latest one.
     """
 
@@ -52,7 +53,8 @@ class Faults:
         self._made = ground.made
         self._network = network
         self._draw = draw
-        losses, disk, redis_disk = RedisLosses(ground.made.redis, draw), ground.disk, ground.redis_disk
+        self.losses = losses = RedisLosses(ground.made.redis, draw)
+        disk, redis_disk = ground.disk, ground.redis_disk
         kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "kill -9 a worker": (4, lambda: self._end_worker(_SIGKILL)),
             "kill -9 the worker of a fork before its first turn": (3, self._end_worker_of_fork),

@@ -101,7 +101,7 @@ class ChaosRun(Run):
                 for _ in range(_NUM_AT_ONCE):
                     group.create_task(self._converse(causing))
             if self._faults.may_have_lost(-math.inf):
-                await asyncio.to_thread(expire_all, self.made.redis.url)
+                await asyncio.to_thread(expire_all, self.made.redis.url, self._faults.losses.evicted)
             leaks, _ = await asyncio.to_thread(self.leave_nothing, _SETTLE_SECONDS, self._snapshots)
         finally:
             await self._network.close()

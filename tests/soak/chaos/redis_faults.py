@@ -3,7 +3,7 @@
 import asyncio
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -19,14 +19,20 @@ _MOST_KEYS = 5
 _JOURNALS = "kakeya:{*}:journal:*"
 _OF_POOLS = "kakeya:{*}:*"
 _VOCABULARY = 1_000
+_OF_SESSIONS = frozenset({"session", "journal", "op"})
 
 
 class RedisLosses:
-    """Losses that no log of Redis tells of."""
+    """Losses that no log of Redis tells of.
+
+    Attributes:
+        evicted: keys that were.
+    """
 
     def __init__(self, server: RedisServer, draw: random.Random) -> None:
         self._server = server
         self._draw = draw
+        self.evicted: set[str] = set()
 
     async def set_back(self) -> None:
         """A backup of about a turn ago is put back."""
@@ -36,7 +42,7 @@ class RedisLosses:
 
     async def evict(self) -> None:
         """Some keys of whatever kind."""
-        await asyncio.to_thread(self._change, _OF_POOLS, lambda store, key: store.delete(key))
+        await asyncio.to_thread(self._change, _OF_POOLS, self._evict)
 
     async def overwrite(self) -> None:
         """The last tokens of some journals become others."""
@@ -47,6 +53,10 @@ class RedisLosses:
             keys = sorted(store.scan_iter(pattern, count=1000))
             for key in self._draw.sample(keys, min(len(keys), self._draw.randint(1, _MOST_KEYS))):
                 change(store, key)
+
+    def _evict(self, store: redis.Redis, key: bytes) -> None:
+        store.delete(key)
+        self.evicted.add(key.decode())
 
     def _overwrite(self, store: redis.Redis, key: bytes) -> None:
         tokens = b"".join(self._draw.randrange(_VOCABULARY).to_bytes(4, "little") for _ in range(8))
@@ -61,9 +71,9 @@ end
 """
 
 
-def expire_all(url: str) -> None:
+def expire_all(url: str, evicted: Collection[str]) -> None:
     """Has the time of all sessions come: of those that were closed and are there again since Redis was set back, and of
-    what is left of those that were evicted. Else they would stay for their time-out.
+    what is left of those that were evicted, were it a line in a list. Else they would stay for their time-out.
 
     Lists that name nothing but what was evicted are removed: a few bytes of each such loss stay in Redis for good.
     """
@@ -72,8 +82,11 @@ def expire_all(url: str) -> None:
             prefix, kind, session_id = [*key.rsplit(":", 2), ""][:3]
             if key.endswith(":heirs") or kind == "sessions":
                 store.delete(key)
-            elif kind in ("session", "journal", "op"):
+            elif kind in _OF_SESSIONS:
                 store.zadd(f"{prefix}:expiry", {session_id: 1})
+        for prefix, kind, session_id in ([*key.rsplit(":", 2), ""][:3] for key in evicted):
+            if kind in _OF_SESSIONS:
+                store.zadd(f"{prefix}:expiry", {session_id: 1}, xx=True)
 
 
 class RedisDisk:
