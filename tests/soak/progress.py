@@ -17,33 +17,15 @@ def _nothing() -> int:
 
 
 @dataclass
-class Progress:
-    """What there is to be seen of a run, which writes it down as it goes; another thread looks at it.
-
-    Attributes:
-        stage: grows with each `begin`.
-        total: how much there is to do in this stage; 0: the run has not begun.
-        unit: what is counted.
-        done: tells how much of it is done.
-        found: tells how much was found until now that must not be.
-        what: goes on now.
-    """
-
-    stage: int = 0
+class _Stage:
     total: float = 0.0
     unit: str = ""
     done: Callable[[], float] = _nothing
     found: Callable[[], int] = _nothing
-    what: str = "starting"
-
-    def begin(self, total: float, unit: str, done: Callable[[], float], found: Callable[[], int]) -> None:
-        """A stage: how long it takes is told by its own speed."""
-        self.what, self.total, self.unit, self.done, self.found = "", total, unit, done, found
-        self.stage += 1
+    what: str = ""
 
     @property
     def share(self) -> float:
-        """Of the stage, 0 to 1."""
         return min(1.0, self.done() / self.total) if self.total else 0.0
 
     def __str__(self) -> str:
@@ -51,6 +33,37 @@ class Progress:
             return self.what
         parts = [f"{min(self.done(), self.total):.0f} of {self.total:.0f} {self.unit}", self.what]
         return "; ".join(filter(None, [*parts, f"{self.found() or 'no'} violations so far"]))
+
+
+class Progress:
+    """What there is to be seen of a run, which writes it down as it goes; another thread looks at it.
+
+    Attributes:
+        stage: what is done now; replaced as a whole, so that a look never mixes two.
+    """
+
+    def __init__(self) -> None:
+        self.stage = _Stage(what="starting")
+
+    def begin(self, total: float, unit: str, done: Callable[[], float], found: Callable[[], int]) -> None:
+        """A stage: how long it takes is told by its own speed.
+
+        Args:
+            total: how much there is to do.
+            unit: what is counted.
+            done: tells how much of it is done.
+            found: tells how much was found until now that must not be.
+        """
+        self.stage = _Stage(total, unit, done, found)
+
+    @property
+    def what(self) -> str:
+        """What goes on now."""
+        return self.stage.what
+
+    @what.setter
+    def what(self, what: str) -> None:
+        self.stage.what = what
 
 
 @contextmanager
@@ -62,8 +75,8 @@ def watched(console: Console, name: str) -> Iterator[Progress]:
         while not over.is_set():
             stage = progress.stage
             with shown(console, name) as bar:
-                while not over.wait(_LOOK_SECONDS) and progress.stage == stage:
-                    bar.show(progress.share, str(progress))
+                while not over.wait(_LOOK_SECONDS) and progress.stage is stage:
+                    bar.show(stage.share, str(stage))
 
     thread = Thread(target=look, name="progress")
     thread.start()
