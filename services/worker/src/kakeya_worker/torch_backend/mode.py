@@ -102,7 +102,7 @@ def _integer_product() -> IntegerProduct:
     """The eager form's: needed without a kernel, and for what that cannot do."""
     if integer_product.native_is_fast() and integer_product.is_exact(integer_product.native):
         return integer_product.native
-    return integer_product.by_float_blocks
+    return integer_product.by_floats
 
 
 def _exact_mode(kv_dtype: str, kernel: Kernel | None, product: IntegerProduct | None) -> Mode:

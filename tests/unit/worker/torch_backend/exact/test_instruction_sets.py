@@ -31,7 +31,7 @@ def _has_vnni() -> bool:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's instruction sets are those of x86-64")
 def test_products_that_saturate_or_loop_are_not_used() -> None:
     """Without VNNI torch never asks oneDNN, and is exact and slow."""
-    assert _answer({"ONEDNN_MAX_CPU_ISA": "AVX2"}) == f"{not _has_vnni()} by_float_blocks"
+    assert _answer({"ONEDNN_MAX_CPU_ISA": "AVX2"}) == f"{not _has_vnni()} by_floats"
 
 
 @pytest.mark.skipif(not _has_vnni(), reason="no AVX-512 VNNI here")

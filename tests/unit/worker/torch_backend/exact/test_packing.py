@@ -15,7 +15,7 @@ def _random(out_features: int, in_features: int, seed: int = 0) -> QuantizedMatr
     generator = torch.Generator().manual_seed(seed)
     return QuantizedMatrix(
         torch.randint(-127, 128, (out_features, in_features), generator=generator, dtype=torch.int8),
-        torch.rand(out_features, generator=generator),
+        torch.rand(out_features, -(-in_features // 64), generator=generator).to(torch.bfloat16),
         torch.randint(-30, 31, (in_features,), generator=generator, dtype=torch.int8),
     )
 
@@ -34,16 +34,19 @@ def test_unpacking_gives_back_what_was_packed(out_features: int, in_features: in
         assert getattr(restored, field).dtype is getattr(matrix, field).dtype
 
 
-@given(st.integers(1, 200), st.integers(1, 40))
+@given(st.integers(1, 200), st.integers(1, 140))
 def test_each_weight_lies_at_its_place(out_features: int, in_features: int) -> None:
     matrix = _random(out_features, in_features)
     packed = pack(matrix)
-    panels, groups = -(-out_features // 64), -(-in_features // 4)
-    assert packed.values.shape == (panels, groups, 64, 4)
+    panels, quads, groups = -(-out_features // 64), -(-in_features // 4), -(-in_features // 64)
+    assert packed.values.shape == (panels, quads, 64, 4)
     assert packed.values.dtype is torch.uint8
     assert packed.values.is_contiguous()
-    assert packed.scales.shape == (64 * panels,)
+    assert packed.scales.shape == (panels, groups, 64)
+    assert packed.scales.is_contiguous()
     for row in {0, out_features // 2, out_features - 1}:
+        for group in range(groups):
+            assert packed.scales[row // 64, group, row % 64] == matrix.scales[row, group]
         for column in range(in_features):
             place = packed.values[row // 64, column // 4, row % 64, column % 4]
             assert int(place) - 128 == int(matrix.values[row, column])
@@ -60,8 +63,8 @@ def test_what_lies_outside_weighs_nothing(out_features: int, in_features: int) -
 
 def _as_multiples(packed: PackedMatrix) -> PackedMatrix:
     """The same with the padding counted in."""
-    num_panels, num_groups, _, _ = packed.values.shape
-    return PackedMatrix(packed.values, packed.scales, torch.zeros(4 * num_groups, dtype=torch.int8), 64 * num_panels)
+    num_panels, num_quads, _, _ = packed.values.shape
+    return PackedMatrix(packed.values, packed.scales, torch.zeros(4 * num_quads, dtype=torch.int8), 64 * num_panels)
 
 
 def test_a_packed_matrix_is_a_copy() -> None:

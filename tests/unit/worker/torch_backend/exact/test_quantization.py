@@ -1,4 +1,4 @@
-"""Weights in 8 bits a channel, activations in 16 bits a row, and the disk cache of the former."""
+"""Weights in 8 bits, activations in 16 bits a row, and the disk cache of the former."""
 
 import gc
 import os
@@ -17,14 +17,24 @@ from kakeya_worker.torch_backend import TorchVerifier, loading
 from kakeya_worker.torch_backend.exact import integer_product, quantization
 from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
-from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_activations, quantize_matrix
+from kakeya_worker.torch_backend.exact.quantization import (
+    QuantizedMatrix,
+    quantize_activations,
+    quantize_matrix,
+    quantize_table,
+)
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
 from kakeya_worker.torch_backend.numerics import LinearSpec
 from kakeya_worker.torch_backend.weights import Weights
 
 
 def _restored(matrix: QuantizedMatrix) -> torch.Tensor:
-    return matrix.values.double() * matrix.scales.double()[:, None] * 2.0 ** matrix.exponents.double()
+    return matrix.values.double() * _each_scale(matrix) * 2.0 ** matrix.exponents.double()
+
+
+def _each_scale(matrix: QuantizedMatrix) -> torch.Tensor:
+    """Each weight's."""
+    return matrix.scales.double().repeat_interleave(64, dim=1)[:, : matrix.values.shape[1]]
 
 
 def _random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -37,8 +47,29 @@ def test_weights_are_off_by_half_a_step_at_most() -> None:
     assert not matrix.exponents.any(), "no column stands out"
     assert matrix.values.dtype is torch.int8
     assert int(matrix.values.abs().max()) == 127
+    assert matrix.scales.shape == (400, 2)
     error = (_restored(matrix) - weight).abs()
-    assert bool((error <= matrix.scales[:, None] * 0.5001).all())
+    assert bool((error <= _each_scale(matrix) * 0.5001).all())
+
+
+def test_a_group_is_scaled_by_its_own_largest() -> None:
+    weight = _random(8, 130)
+    weight[:, 64:128] *= 1000
+    matrix = quantize_table(weight)
+    for group, columns in enumerate((slice(0, 64), slice(64, 128), slice(128, 130))):
+        needed = weight[:, columns].abs().amax(1) / 127
+        scales = matrix.scales[:, group].float()
+        assert bool((scales >= needed).all()), "rounded up"
+        assert bool((scales <= needed * (1 + 2.0**-7)).all()), "to the next number of bfloat16"
+    assert int(matrix.values.abs().max()) <= 127
+    assert quantize_table(torch.full((1, 1), 127.0)).scales.item() == 1, "a number of bfloat16 is left as it is"
+
+
+def test_columns_of_a_table_are_left_as_they_are() -> None:
+    weight = _random(256, 96)
+    weight[:, 5] *= 50
+    assert not quantize_table(weight).exponents.any()
+    assert int(quantize_matrix([weight]).exponents[5]) == 4
 
 
 def test_outlier_columns_keep_the_others_precise() -> None:
@@ -52,7 +83,7 @@ def test_outlier_columns_keep_the_others_precise() -> None:
     relative = (_restored(matrix) - weight).norm(dim=0) / weight.norm(dim=0)
     assert float(relative.max()) < 0.02
     x = _random(3, 96, seed=1)
-    y = Int8Linear(matrix, None, integer_product.by_float_blocks)(x)
+    y = Int8Linear(matrix, None, integer_product.by_floats)(x)
     expected = x.double() @ weight.double().T
     assert float((y - expected).norm() / expected.norm()) < 0.01
 
@@ -92,29 +123,29 @@ def test_what_is_not_a_number_stays_so() -> None:
     matrix = quantize_matrix([_random(8, 16)])
     x = torch.zeros(3, 16)
     x[0, 3], x[1, 3] = torch.nan, torch.inf
-    y = Int8Linear(matrix, None, integer_product.by_float_blocks)(x)
+    y = Int8Linear(matrix, None, integer_product.by_floats)(x)
     assert not y[:2].isfinite().any()
     assert y[2].tolist() == [0.0] * 8
 
 
 def test_a_linear_layer_by_its_formula() -> None:
     """The specification, spelled out in integers and single float operations."""
-    weight, bias, x = _random(6, 16), _random(6, seed=2), _random(2, 16, seed=3)
+    weight, bias, x = _random(6, 150), _random(6, seed=2), _random(2, 150, seed=3)
     matrix = quantize_matrix([weight])
-    y = Int8Linear(matrix, bias, integer_product.by_float_blocks)(x)
+    y = Int8Linear(matrix, bias, integer_product.by_floats)(x)
     upper, lower, scales = quantize_activations(x * 2.0 ** matrix.exponents.float())
     for token in range(2):
         for channel in range(6):
-            channel_values = matrix.values[channel].long()
-            of_upper = (upper[token].long() * channel_values).sum().float()
-            of_lower = (lower[token].long() * channel_values).sum().float()
-            expected = (of_upper * 256.0 + of_lower) * scales[token, 0] * matrix.scales[channel] + bias[channel]
-            assert float(y[token, channel]) == float(expected)
+            products = (upper[token].long() * 256 + lower[token].long()) * matrix.values[channel].long()
+            total = torch.tensor(0.0)
+            for group, product in enumerate(products.split(64)):
+                total = total + product.sum().float() * matrix.scales[channel, group].float()
+            assert float(y[token, channel]) == float(total * scales[token, 0] + bias[channel])
 
 
 def test_one_table_embeds_and_heads() -> None:
     table = _random(20, 16)
-    embedding = Int8Embedding(quantize_matrix([table]), integer_product.by_float_blocks)
+    embedding = Int8Embedding(quantize_table(table), integer_product.by_floats)
     rows = embedding.rows(torch.tensor([3, 3, 19]))
     assert torch.equal(rows[0], rows[1])
     assert float((rows - table[[3, 3, 19]]).abs().max()) < 0.02
@@ -183,18 +214,10 @@ def test_what_a_killed_process_left_is_swept(random_checkpoint: Path, tmp_path: 
     assert sorted((tmp_path / "int8").iterdir()) == sorted([kept, young, foreign])
 
 
-def test_one_column_has_no_integer_product() -> None:
-    numerics = ExactNumerics(
-        cast("Weights", None), torch.float32, integer_product.by_float_blocks, WeightCache(None, 0)
-    )
-    with pytest.raises(ModelRefused, match="int8 needs 2 to 131000 input features, not 1"):
-        numerics.embedding("e", 8, 1)
-
-
 def _numerics_of(tensor: torch.Tensor) -> ExactNumerics:
     """Over a checkpoint whose every tensor is this one."""
     weights = cast("Weights", lambda name, shape: tensor)
-    return ExactNumerics(weights, torch.float32, integer_product.by_float_blocks, WeightCache(None, 0))
+    return ExactNumerics(weights, torch.float32, integer_product.by_floats, WeightCache(None, 0))
 
 
 def test_vectors_are_copies() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kakeya_worker.conformance.exact_reference.angles import Angles
 from kakeya_worker.conformance.exact_reference.formulas import Floats, rms_norm
-from kakeya_worker.conformance.exact_reference.quantization import QuantizedLinear, quantize
+from kakeya_worker.conformance.exact_reference.quantization import QuantizedLinear, quantize, quantize_table
 from kakeya_worker.conformance.exact_reference.tensors import read_tensors
 
 
@@ -43,9 +43,9 @@ class ExactReference:
         self.angles = Angles(self.config, self.head_dim)
         self._tensors = read_tensors(directory / "model.safetensors")
         self.layers = [self._layer(number) for number in range(self.config["num_hidden_layers"])]
-        self.embedding = self._linear("model", "embed_tokens")
+        self.embedding = quantize_table(self._tensors["model.embed_tokens.weight"])
         is_tied = self.config.get("tie_word_embeddings")
-        self.head = self.embedding if is_tied else quantize([self._tensors["lm_head.weight"]])
+        self.head = self.embedding if is_tied else quantize_table(self._tensors["lm_head.weight"])
 
     def norm(self, x: Floats, weight: Floats) -> Floats:
         return rms_norm(x, weight, self.config["rms_norm_eps"])

@@ -1,7 +1,6 @@
 """The exact numerics, as the decoder uses them."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -13,10 +12,10 @@ from kakeya_worker.models.output_head import EMBEDDING, HEAD
 from kakeya_worker.torch_backend.exact import attention
 from kakeya_worker.torch_backend.exact.arithmetic import divide, exp, fold, round_to, sqrt
 from kakeya_worker.torch_backend.exact.attention import ExactRowView
-from kakeya_worker.torch_backend.exact.integer_product import MAX_DEPTH, MIN_DEPTH, IntegerProduct
+from kakeya_worker.torch_backend.exact.integer_product import IntegerProduct
 from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix, unpack
-from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix
+from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix, quantize_table
 from kakeya_worker.torch_backend.exact.weight_cache import Conversion, WeightCache
 from kakeya_worker.torch_backend.layer_tensors import layer_tensors
 from kakeya_worker.torch_backend.numerics import LinearSpec, Norm, RowQueries
@@ -105,24 +104,30 @@ class ExactNumerics:
             yield from map(self._linear, (names.qkv, names.out, names.gate_up, names.down))
 
     def _linear(self, spec: LinearSpec) -> Conversion:
-        sizes = zip(spec.tensor_names, spec.parts, strict=True)
-        return self._conversion({f"{name}.weight": size for name, (_, size) in sizes}, spec.in_features)
+        names = [f"{name}.weight" for name in spec.tensor_names]
+        sizes = [(size, spec.in_features) for _, size in spec.parts]
+
+        def quantize() -> QuantizedMatrix:
+            return quantize_matrix([self._weights(*part) for part in zip(names, sizes, strict=True)])
+
+        rows = sum(size for size, _ in sizes)
+        return _conversion("+".join(names), (rows, spec.in_features), quantize)
 
     def _table(self, name: str, vocab_size: int, hidden_size: int) -> Conversion:
-        return self._conversion({f"{name}.weight": vocab_size}, hidden_size)
+        weight, shape = f"{name}.weight", (vocab_size, hidden_size)
+        return _conversion(weight, shape, lambda: quantize_table(self._weights(weight, shape)))
 
-    def _conversion(self, sizes: dict[str, int], in_features: int) -> Conversion:
-        """Of tensors of these numbers of rows below one another."""
-        if not MIN_DEPTH <= in_features <= MAX_DEPTH:
-            raise ModelRefused(f"int8 needs {MIN_DEPTH} to {MAX_DEPTH} input features, not {in_features}")
-        shape = (sum(sizes.values()), in_features)
-        return Conversion("+".join(sizes), shape, partial(self._quantize, sizes, in_features))
 
-    def _quantize(self, sizes: dict[str, int], in_features: int) -> QuantizedMatrix:
-        matrix = quantize_matrix([self._weights(name, (size, in_features)) for name, size in sizes.items()])
+def _conversion(name: str, shape: tuple[int, int], quantize: Callable[[], QuantizedMatrix]) -> Conversion:
+    """Refuses what is not finite."""
+
+    def checked() -> QuantizedMatrix:
+        matrix = quantize()
         if not bool(matrix.scales.isfinite().all()):
-            raise ModelRefused(f"{'+'.join(sizes)} holds infinities or what is not a number")
+            raise ModelRefused(f"{name} holds infinities or what is not a number")
         return matrix
+
+    return Conversion(name, shape, checked)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -1,7 +1,8 @@
 """Files of packed matrices, made to be mapped: safetensors whose tensors all begin at multiples of 64 bytes.
 
-A matrix is one region of values, scales and exponents, these padded to 64 bytes. It is written as soon as it is there,
-so that converting a model holds one matrix at a time. Mapped memory belongs to the file, and all who map it share it.
+A matrix is one region of values, scales and exponents, the last padded to 64 bytes. It is written as soon as it is
+there, so that converting a model holds one matrix at a time. Mapped memory belongs to the file, and all who map it
+share it.
 """
 
 import contextlib
@@ -22,13 +23,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from kakeya_worker.torch_backend.exact.packing import PANEL_ROWS, PackedMatrix, pack_scales, pack_values, packed_shape
+from kakeya_worker.torch_backend.exact.packing import (
+    PackedMatrix,
+    pack_scales,
+    pack_values,
+    packed_shape,
+    scales_shape,
+)
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
 
-FORMAT = "kakeya-packed-1"
+FORMAT = "kakeya-packed-2"
 _HEADER_BYTES = 1 << 20  # reserved for the JSON, which is known at the end; a thousand matrices fit
 _ALIGNMENT = 64
-_TYPES = {"values": "U8", "scales": "F32", "exponents": "I8"}
+_TYPES = {"values": "U8", "scales": "BF16", "exponents": "I8"}
 
 
 class DamagedFile(Exception):
@@ -51,13 +58,13 @@ class _Region:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the tensors, in their order."""
-        values = packed_shape(self.out_features, self.in_features)
+        size = self.out_features, self.in_features
         exponents = -(-self.in_features // _ALIGNMENT) * _ALIGNMENT
-        return {"values": values, "scales": (values[0] * PANEL_ROWS,), "exponents": (exponents,)}
+        return {"values": packed_shape(*size), "scales": scales_shape(*size), "exponents": (exponents,)}
 
     def spans(self) -> dict[str, tuple[int, int]]:
         """From which byte of the file to which the tensors go."""
-        sizes = {"values": 1, "scales": 4, "exponents": 1}
+        sizes = {"values": 1, "scales": 2, "exponents": 1}
         at, spans = self.start, {}
         for field, shape in self.shapes().items():
             spans[field] = (at, at + prod(shape) * sizes[field])
@@ -77,7 +84,7 @@ class _Region:
         spans, shapes = self.spans(), self.shapes()
         return PackedMatrix(
             values=_view(mapping, torch.uint8, spans["values"][0], shapes["values"]),
-            scales=_view(mapping, torch.float32, spans["scales"][0], shapes["scales"]),
+            scales=_view(mapping, torch.bfloat16, spans["scales"][0], shapes["scales"]),
             exponents=_view(mapping, torch.int8, spans["exponents"][0], (self.in_features,)),
             out_features=self.out_features,
         )

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
+from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, num_groups
 
 PANEL_ROWS = 64
-GROUP = 4  # inputs of one channel that lie beside one another
+QUAD = 4  # inputs of one channel that lie beside one another
 ZERO = 128  # the weight 0
 _PANELS_AT_ONCE = 16
 
@@ -26,7 +26,7 @@ class PackedMatrix:
 
     Attributes:
         values: uint8; [panels, in_features / 4 rounded up, 64, 4].
-        scales: float32; [64 * panels].
+        scales: bfloat16; [panels, groups, 64].
         exponents: int8; [in_features].
     """
 
@@ -42,7 +42,12 @@ class PackedMatrix:
 
 def packed_shape(out_features: int, in_features: int) -> tuple[int, int, int, int]:
     """The shape of a PackedMatrix's values."""
-    return -(-out_features // PANEL_ROWS), -(-in_features // GROUP), PANEL_ROWS, GROUP
+    return -(-out_features // PANEL_ROWS), -(-in_features // QUAD), PANEL_ROWS, QUAD
+
+
+def scales_shape(out_features: int, in_features: int) -> tuple[int, int, int]:
+    """The shape of a PackedMatrix's scales."""
+    return -(-out_features // PANEL_ROWS), num_groups(in_features), PANEL_ROWS
 
 
 def pack(matrix: QuantizedMatrix) -> PackedMatrix:
@@ -57,15 +62,16 @@ def pack(matrix: QuantizedMatrix) -> PackedMatrix:
 def pack_values(values: Tensor) -> Iterator[Tensor]:
     """Int8 [out_features, in_features] -> uint8 [some of the panels, in_features / 4 rounded up, 64, 4], in order."""
     for rows in values.split(_PANELS_AT_ONCE * PANEL_ROWS):
-        num_panels, num_groups, _, _ = packed_shape(*rows.shape)
-        whole = pad(rows, (0, num_groups * GROUP - rows.shape[1], 0, num_panels * PANEL_ROWS - rows.shape[0]))
-        panels = whole.view(num_panels, PANEL_ROWS, num_groups, GROUP).transpose(1, 2)
+        num_panels, num_quads, _, _ = packed_shape(*rows.shape)
+        whole = pad(rows, (0, num_quads * QUAD - rows.shape[1], 0, num_panels * PANEL_ROWS - rows.shape[0]))
+        panels = whole.view(num_panels, PANEL_ROWS, num_quads, QUAD).transpose(1, 2)
         yield _flip_sign(panels.view(torch.uint8))
 
 
 def pack_scales(scales: Tensor) -> Tensor:
-    """Float32 [out_features] -> [64 * panels]."""
-    return pad(scales, (0, -scales.shape[0] % PANEL_ROWS))
+    """Bfloat16 [out_features, groups] -> [panels, groups, 64]."""
+    whole: Tensor = pad(scales, (0, 0, 0, -scales.shape[0] % PANEL_ROWS)).unflatten(0, (-1, PANEL_ROWS))
+    return whole.transpose(1, 2).contiguous()
 
 
 def unpack(packed: PackedMatrix) -> QuantizedMatrix:
@@ -75,7 +81,8 @@ def unpack(packed: PackedMatrix) -> QuantizedMatrix:
     for target, panels in zip(targets, packed.values.split(_PANELS_AT_ONCE), strict=True):
         rows = _flip_sign(panels.transpose(1, 2)).view(torch.int8).flatten(0, 1).flatten(1)
         target.copy_(rows[: target.shape[0], : target.shape[1]])
-    return QuantizedMatrix(values, packed.scales[: packed.out_features].clone(), packed.exponents.clone())
+    scales = packed.scales.transpose(1, 2).flatten(0, 1)[: packed.out_features].clone()
+    return QuantizedMatrix(values, scales, packed.exponents.clone())
 
 
 def _flip_sign(values: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from kakeya_shared.process.whole_file import replacing
 from kakeya_worker.torch_backend.exact.packed_file import FORMAT, DamagedFile, PackedFileWriter, drop_pages, read_packed
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix, pack
-from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
+from kakeya_worker.torch_backend.exact.quantization import GROUP, QuantizedMatrix
 from kakeya_worker.torch_backend.file_lock import FileLock
 
 _log = structlog.get_logger()
@@ -89,8 +89,9 @@ class WeightCache:
 
     def _convert(self, path: Path, file: Path, conversions: Iterable[Conversion]) -> None:
         """Raises OSError, and leaves nothing then."""
-        if shutil.disk_usage(path.parent).free < self._num_weights:
-            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for {self._num_weights} bytes", str(path.parent))
+        num_bytes = self._num_weights + self._num_weights // GROUP * torch.bfloat16.itemsize
+        if shutil.disk_usage(path.parent).free < num_bytes:
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for {num_bytes} bytes", str(path.parent))
         with replacing(file) as temporary:
             writer = PackedFileWriter(temporary)
             for conversion in conversions:
@@ -125,8 +126,8 @@ class _Progress:
             _log.info(
                 "converting weights to int8",
                 matrices=self._num_matrices,
-                bytes=self._num_converted,
-                of_bytes=self._num_weights,
+                weights=self._num_converted,
+                of_weights=self._num_weights,
             )
 
 

@@ -76,7 +76,7 @@ void Decoder::logits(const float* hidden, const int64_t* indices, int64_t num, f
   if (!hidden) hidden = final_hidden_;
   quantized_.values = quantized_values_.reserve(num * quantized_.stride);
   quantized_.scales = quantized_scales_.reserve(num);
-  quantized_.corrections = quantized_corrections_.reserve(num * 2);
+  quantized_.corrections = quantized_corrections_.reserve(num * quantized_.num_corrections());
   threads_.run([&](int thread) {
     threads_.share(thread, num, 1, [&](int64_t index, int64_t) {
       variant_.quantize(hidden + indices[index] * model_.hidden_size, model_.head, quantized_, index);
@@ -97,7 +97,7 @@ void Decoder::reserve(const Step& step) {
   angles_.reserve(num * kAngles * heads.head_dim);
   quantized_.values = quantized_values_.reserve(num * quantized_.stride);
   quantized_.scales = quantized_scales_.reserve(num);
-  quantized_.corrections = quantized_corrections_.reserve(num * 2);
+  quantized_.corrections = quantized_corrections_.reserve(num * quantized_.num_corrections());
   int64_t most_blocks = 0;
   row_of_.assign(num, nullptr);
   kept_of_.assign(step.num_kept, nullptr);

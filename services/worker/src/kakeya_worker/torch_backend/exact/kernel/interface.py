@@ -8,6 +8,7 @@ from torch import Tensor
 
 from kakeya_worker.torch_backend.exact.key_blocks import BLOCK
 from kakeya_worker.torch_backend.exact.packing import PANEL_ROWS
+from kakeya_worker.torch_backend.exact.quantization import GROUP
 
 MAX_HEAD_DIM = 256
 TILE_QUERIES = 4  # that are attended to at a time
@@ -98,7 +99,7 @@ class Attention(Structure):
 
 
 _STRUCTS = (Matrix, HeadShape, Layer, Model, Slab, StepRow, Step, Heads, Attention)
-_LAYOUT = (*map(ctypes.sizeof, _STRUCTS), PANEL_ROWS, BLOCK, MAX_HEAD_DIM, TILE_QUERIES)
+_LAYOUT = (*map(ctypes.sizeof, _STRUCTS), PANEL_ROWS, GROUP, BLOCK, MAX_HEAD_DIM, TILE_QUERIES)
 _FUNCTIONS = {
     "kakeya_layout": ([c_int], c_int64),
     "kakeya_op_angle": ([c_void_p, c_int64, c_int64, c_void_p], None),

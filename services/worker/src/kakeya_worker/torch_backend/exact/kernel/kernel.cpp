@@ -56,7 +56,7 @@ KAKEYA_API int kakeya_decoder_logits(Decoder* decoder, const float* hidden, cons
 KAKEYA_API int64_t kakeya_layout(int index) {
   const int64_t layout[] = {sizeof(Matrix), sizeof(HeadShape), sizeof(Layer), sizeof(Model),     sizeof(Slab),
                             sizeof(StepRow), sizeof(Step),     sizeof(Heads), sizeof(Attention), kPanel,
-                            kBlock,          kMaxHeadDim,      kMaxTileQueries};
+                            kGroup,          kBlock,           kMaxHeadDim,     kMaxTileQueries};
   return layout[index];
 }
 
@@ -80,8 +80,8 @@ KAKEYA_API void kakeya_op_linear(const Variant* variant, const Matrix* matrix, c
   Buffer<char> values;
   Buffer<float> scales;
   Buffer<int32_t> corrections;
-  const Quantized quantized = {values.reserve(num_tokens * stride), scales.reserve(num_tokens),
-                               corrections.reserve(num_tokens * 2), stride};
+  Quantized quantized = {values.reserve(num_tokens * stride), scales.reserve(num_tokens), nullptr, stride};
+  quantized.corrections = corrections.reserve(num_tokens * quantized.num_corrections());
   for (int64_t token = 0; token < num_tokens; ++token) variant->quantize(x + token * matrix->in, *matrix, quantized, token);
   for (int64_t panel = 0; panel * kPanel < matrix->out; ++panel)
     variant->product(*matrix, quantized, num_tokens, panel, panel + 1, {y, matrix->out, adds != 0});

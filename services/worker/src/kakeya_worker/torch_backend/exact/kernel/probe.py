@@ -20,7 +20,7 @@ from kakeya_worker.torch_backend.exact.key_blocks import BLOCK, KeyBlocks
 from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
 from kakeya_worker.torch_backend.exact.numerics import rms_norm, swiglu
 from kakeya_worker.torch_backend.exact.packing import pack
-from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
+from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, num_groups
 from kakeya_worker.torch_backend.numerics import RowQueries
 from kakeya_worker.torch_backend.rope import Rope
 
@@ -76,19 +76,19 @@ def _linear(operations: Operations, generator: torch.Generator) -> Iterator[Comp
     extremes = torch.tensor([-127, 127, 127, 0], dtype=torch.int8)
     for out_features, in_features, num_tokens in ((64, 64, 1), (72, 1030, 2), (200, 36, 7), (128, 3072, 5)):
         values = extremes[torch.randint(4, (out_features, in_features), generator=generator)]
-        scales = torch.rand(out_features, generator=generator)
+        scales = torch.rand(out_features, num_groups(in_features), generator=generator).to(torch.bfloat16)
         exponents = torch.randint(-3, 4, (in_features,), generator=generator).to(torch.int8)
         matrix = QuantizedMatrix(values, scales, exponents)
         packed = pack(matrix)
         x = torch.randn(num_tokens, in_features, generator=generator)
         x[0] = 127.0 / 2.0**exponents  # every activation the largest there is
         bias = torch.randn(out_features, generator=generator)
-        eager = Int8Linear(matrix, bias, integer_product.by_float_blocks)(x)
+        eager = Int8Linear(matrix, bias, integer_product.by_floats)(x)
         yield Comparison("linear", operations.linear(packed, x, bias), eager)
         onto = torch.randn(num_tokens, out_features, generator=generator)
         yield Comparison("linear with a residual", operations.linear(packed, x, bias, onto), onto + eager)
         rows = torch.tensor([0, out_features - 1])
-        table = Int8Embedding(matrix, integer_product.by_float_blocks)
+        table = Int8Embedding(matrix, integer_product.by_floats)
         yield Comparison("embedding", operations.embed(packed, rows), table.rows(rows))
 
 

@@ -1,7 +1,7 @@
 // The integer product of packed weights with quantized activations, for each instruction set.
 //
-// Four weights of one output, unsigned, meet four activations, signed: a `quad`. Sums may wrap around on the way;
-// the corrections bring them back.
+// Four weights of one output, unsigned, meet four activations, signed: a `quad`. Sixteen of them are a group, whose sum
+// is exact in 32 bits. It may wrap around on the way; the corrections, with which it begins, bring it back.
 #pragma once
 
 #include "variant.h"
@@ -14,12 +14,12 @@ constexpr int kVectors = kPanel / kLanes;  // of a panel's outputs
 constexpr int kPrefetchBytes = 2048;       // ahead of what is read from memory: about its latency
 constexpr int kOwnLines = 2 * kVectors;    // of two quads in the panel itself
 
+constexpr int64_t kGroupQuads = kGroup / 4;
+
 // An activation has 16 bits: 256 * upper + lower, both signed. Some instructions multiply these bytes, some all of it.
-// A product is known by two sums, too: 256 * upper + lower.
 #if defined(__AVX512VNNI__)
 
 constexpr int kTokenRows = 2;  // upper bytes, lower bytes
-constexpr int64_t kChunkQuads = INT64_MAX;
 
 inline void store_activations(char* row, int64_t stride, int64_t i, I whole, I upper, I lower) {
   const auto store = [&](char* to, I x) {
@@ -55,7 +55,6 @@ constexpr int tile_vectors(int) { return 4; }
 #else
 
 constexpr int kTokenRows = 1;
-constexpr int64_t kChunkQuads = 64;  // 64 x 4 x 255 x 32639 < 2^31
 
 #if defined(__AVX2__)
 
@@ -126,39 +125,41 @@ inline void store_activations(char* row, int64_t, int64_t i, I whole, I, I) {
 
 #endif
 
-// Of a token's products with a panel.
+// What a token's products with a panel come to, before the row's scale.
 struct Sums {
-  I upper[kVectors], lower[kVectors];
+  F y[kVectors];
 };
 
-// Adds what the tile of a token came to; one row's sum fits 32 bits, and is split.
+// Adds a group's products with a token, each times its scale.
 template <int kTileParts>
-inline void add_tile(const IntPart (*rows)[kTileParts], int first_vector, Sums& sums) {
+inline void add_group(const IntPart (*rows)[kTileParts], const FloatPart* scales, int first_vector, Sums& sums) {
 #pragma GCC unroll 8
   for (int p = 0; p < kTileParts; ++p) {
-    IntPart& upper = sums.upper[first_vector + p / kParts].part[p % kParts];
-    IntPart& lower = sums.lower[first_vector + p / kParts].part[p % kParts];
-    if constexpr (kTokenRows == 2) {
-      upper += rows[0][p];
-      lower += rows[1][p];
-    } else {
-      upper += rows[0][p] >> 8;
-      lower += rows[0][p] & 0xFF;
-    }
+    const IntPart product = kTokenRows == 2 ? (rows[0][p] << 8) + rows[kTokenRows - 1][p] : rows[0][p];
+    FloatPart& y = sums.y[first_vector + p / kParts].part[p % kParts];
+    y = y + __builtin_convertvector(product, FloatPart) * scales[p];
   }
 }
 
-// The sums of some tokens for some vectors of a panel's outputs.
+// The sums of some tokens for some vectors of a panel's outputs; scales are those of the panel.
 //
 // Meanwhile lines of 64 bytes are fetched that are needed soon: kLines in two quads.
 template <int kTokens, int kLines>
-inline void sum_tile(const uint8_t* weights, int64_t num_quads, const char* tokens, int64_t stride, const char* lines,
-                     int first_vector, Sums* sums) {
+inline void sum_tile(const uint8_t* weights, const uint16_t* scales, int64_t num_quads, const Quantized& x, int64_t token,
+                     const char* lines, int first_vector, Sums* sums) {
   constexpr int kRows = kTokenRows * kTokens;
   constexpr int kTileParts = tile_vectors(kTokens) * kParts;
-  for (int64_t quad = 0; quad < num_quads;) {
-    IntPart tile[kRows][kTileParts] = {};
-    const int64_t end = num_quads - quad > kChunkQuads ? quad + kChunkQuads : num_quads;
+  const char* rows = x.values + token * x.stride;
+  const int32_t* corrections = x.corrections + token * x.num_corrections();
+  for (int64_t quad = 0; quad < num_quads; scales += kPanel, corrections += kTokenRows) {
+    IntPart tile[kRows][kTileParts];
+#pragma GCC unroll 6
+    for (int row = 0; row < kRows; ++row) {
+      const int32_t correction = corrections[row / kTokenRows * x.num_corrections() + row % kTokenRows];
+#pragma GCC unroll 8
+      for (int p = 0; p < kTileParts; ++p) tile[row][p] = IntPart{} + correction;
+    }
+    const int64_t end = num_quads - quad > kGroupQuads ? quad + kGroupQuads : num_quads;
     for (; quad < end; ++quad, weights += kPanel * 4) {
       if (kLines == 1 && quad % 2 == 0) __builtin_prefetch(lines + quad / 2 * 64, 0, 2);
 #pragma GCC unroll 4
@@ -169,25 +170,25 @@ inline void sum_tile(const uint8_t* weights, int64_t num_quads, const char* toke
       for (int p = 0; p < kTileParts; ++p) parts[p] = Weights(weights + p * kVectorBytes);
 #pragma GCC unroll 6
       for (int row = 0; row < kRows; ++row) {
-        const Activations x(tokens + row * (stride / kTokenRows), quad);
+        const Activations activations(rows + row * (x.stride / kTokenRows), quad);
 #pragma GCC unroll 8
-        for (int p = 0; p < kTileParts; ++p) tile[row][p] = multiply_add(tile[row][p], parts[p], x);
+        for (int p = 0; p < kTileParts; ++p) tile[row][p] = multiply_add(tile[row][p], parts[p], activations);
       }
     }
+    FloatPart of_group[kTileParts];
+#pragma GCC unroll 8
+    for (int p = 0; p < kTileParts; ++p) of_group[p] = BFloat16::load_part(scales + first_vector * kLanes + p * kPartLanes);
 #pragma GCC unroll 4
-    for (int t = 0; t < kTokens; ++t) add_tile(tile + t * kTokenRows, first_vector, sums[t]);
+    for (int t = 0; t < kTokens; ++t) add_group(tile + t * kTokenRows, of_group, first_vector, sums[t]);
   }
 }
 
-// 256 * upper + lower as a float: one rounding where it has no more than 32 bits.
-inline F whole_product(I upper, I lower) { return to_float(upper + (lower >> 8)) * 256.0f + to_float(lower & 0xFF); }
-
-// (product * scale of the row) * scale of the channel (+ bias) (+ what is there).
-inline void dequantize(const Matrix& matrix, int64_t panel, const Sums& sums, float scale, float* y, bool adds) {
+// The sums times the row's scale (+ bias) (+ what is there).
+inline void finish(const Matrix& matrix, int64_t panel, const Sums& sums, float scale, float* y, bool adds) {
   for (int v = 0; v < kVectors; ++v) {
     int64_t first = panel * kPanel + v * kLanes, left = matrix.out - first;
     if (left <= 0) return;
-    F value = whole_product(sums.upper[v], sums.lower[v]) * scale * load(matrix.scales + first);
+    F value = sums.y[v] * scale;
     if (matrix.bias != nullptr) value = value + load_some(matrix.bias + first, left);
     if (adds) value = load_some(y + first, left) + value;
     store_some(y + first, value, left);
@@ -203,25 +204,20 @@ struct Ahead {
 // The products of some tokens with a panel. In two quads it fetches kLines lines of 64 bytes, as long as there are any.
 template <int kTokens, int kLines>
 inline void tile(const Matrix& matrix, int64_t panel, const Quantized& x, int64_t token, Ahead& ahead, const Target& target) {
-  const int64_t num_quads = (matrix.in + 3) / 4;
+  const int64_t num_quads = matrix.num_quads();
   const uint8_t* weights = matrix.values + panel * num_quads * kPanel * 4;
-  const char* tokens = x.values + token * x.stride;
-  Sums sums[kTokens];
-  for (int t = 0; t < kTokens; ++t)
-    for (int v = 0; v < kVectors; ++v) {
-      sums[t].upper[v] = all(x.corrections[2 * (token + t)]);
-      sums[t].lower[v] = all(x.corrections[2 * (token + t) + 1]);
-    }
+  const uint16_t* scales = matrix.scales + panel * matrix.num_groups() * kPanel;
+  Sums sums[kTokens] = {};
   for (int v = 0; v < kVectors; v += tile_vectors(kTokens)) {
     if (ahead.next < ahead.end) {
-      sum_tile<kTokens, kLines>(weights + v * 64, num_quads, tokens, x.stride, ahead.next, v, sums);
+      sum_tile<kTokens, kLines>(weights + v * 64, scales, num_quads, x, token, ahead.next, v, sums);
       ahead.next += num_quads * kLines / 2 * 64;
     } else {
-      sum_tile<kTokens, 0>(weights + v * 64, num_quads, tokens, x.stride, nullptr, v, sums);
+      sum_tile<kTokens, 0>(weights + v * 64, scales, num_quads, x, token, nullptr, v, sums);
     }
   }
   for (int t = 0; t < kTokens; ++t)
-    dequantize(matrix, panel, sums[t], x.scales[token + t], target.y + (token + t) * target.stride, target.adds);
+    finish(matrix, panel, sums[t], x.scales[token + t], target.y + (token + t) * target.stride, target.adds);
 }
 
 // The next tile of a panel. Returns after which token it ends.
@@ -247,7 +243,7 @@ inline void tiles(const Matrix& matrix, int64_t panel, const Quantized& x, int64
 void product(const Matrix& matrix, const Quantized& x, int64_t num_tokens, int64_t first_panel, int64_t last_panel,
              const Target& target) {
   if (num_tokens == 0) return;
-  const int64_t panel_bytes = (matrix.in + 3) / 4 * kPanel * 4;
+  const int64_t panel_bytes = matrix.num_quads() * kPanel * 4;
   const int num_passes = kVectors / tile_vectors(num_tokens > 1 ? 2 : 1);  // over a panel, of a tile
   for (int64_t panel = first_panel; panel < last_panel; ++panel) {
     const char* own = reinterpret_cast<const char*>(matrix.values) + panel * panel_bytes;

@@ -49,16 +49,19 @@ void quantize(const float* x, const Matrix& matrix, const Quantized& target, int
   const float inverse = magnitude < kLeastMagnitude ? 0.0f : kActivationLimit / magnitude;
   // Not a number where an activation is none or infinite: so is then all that the row makes, as in the eager form.
   target.scales[token] = magnitude / kActivationLimit * (magnitude - magnitude == 0.0f ? 1.0f : __builtin_nanf(""));
-  I upper_sum = all(0), lower_sum = all(0);
-  for (int64_t i = 0; i < matrix.in; i += kLanes) {  // rows have room for whole vectors
-    I whole = round_to_int(load_some(x + i, matrix.in - i) * load_some(matrix.stretch + i, matrix.in - i) * inverse);
-    const I upper = (whole + 128) >> 8, lower = whole - (upper << 8);
-    upper_sum = upper_sum + upper;
-    lower_sum = lower_sum + lower;
-    store_activations(target.values + token * target.stride, target.stride, i, whole, upper, lower);
+  int32_t* corrections = target.corrections + token * target.num_corrections();
+  for (int64_t first = 0; first < matrix.in; first += kGroup, corrections += kTokenRows) {  // rows have room for whole groups
+    I upper_sum = all(0), lower_sum = all(0);
+    for (int64_t i = first; i < first + kGroup; i += kLanes) {
+      I whole = round_to_int(load_some(x + i, matrix.in - i) * load_some(matrix.stretch + i, matrix.in - i) * inverse);
+      const I upper = (whole + 128) >> 8, lower = whole - (upper << 8);
+      upper_sum = upper_sum + (kTokenRows == 2 ? upper : whole);
+      lower_sum = lower_sum + lower;
+      store_activations(target.values + token * target.stride, target.stride, i, whole, upper, lower);
+    }
+    corrections[0] = -128 * total(upper_sum);
+    if (kTokenRows == 2) corrections[1] = -128 * total(lower_sum);
   }
-  target.corrections[2 * token] = -128 * total(upper_sum);
-  target.corrections[2 * token + 1] = -128 * total(lower_sum);
 }
 
 void swiglu(const float* gate_up, int64_t size, float* y) {
@@ -71,10 +74,12 @@ void swiglu(const float* gate_up, int64_t size, float* y) {
 }
 
 void embed(const Matrix& table, int64_t row, float* y) {
-  const int64_t num_quads = (table.in + 3) / 4;
-  const uint8_t* quads = table.values + row / kPanel * num_quads * kPanel * 4 + row % kPanel * 4;
-  for (int64_t i = 0; i < table.in; ++i)
-    y[i] = static_cast<float>(quads[i / 4 * kPanel * 4 + i % 4] - 128) * table.scales[row] * table.stretch[i];
+  const uint8_t* quads = table.values + (row / kPanel * table.num_quads() * kPanel + row % kPanel) * 4;
+  const uint16_t* scales = table.scales + row / kPanel * table.num_groups() * kPanel + row % kPanel;
+  for (int64_t i = 0; i < table.in; ++i) {
+    const float scale = as<float>(static_cast<uint32_t>(scales[i / kGroup * kPanel]) << 16);
+    y[i] = static_cast<float>(quads[i / 4 * kPanel * 4 + i % 4] - 128) * scale * table.stretch[i];
+  }
 }
 
 // Halves are rotated as (a cos - b sin, b cos + a sin).

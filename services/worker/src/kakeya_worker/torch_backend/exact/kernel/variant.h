@@ -11,6 +11,7 @@
 namespace kakeya {
 
 constexpr int64_t kPanel = 64;  // outputs that lie together in a packed matrix
+constexpr int64_t kGroup = 64;  // inputs of an output that share a scale
 constexpr int64_t kBlock = 16;  // keys that are summed one after the other
 constexpr int64_t kMaxHeadDim = 256;
 constexpr int64_t kMaxTileQueries = 4;
@@ -18,21 +19,26 @@ constexpr int64_t kMaxTileQueries = 4;
 // A linear layer, packed: weight (o, i) + 128 is values[o / 64][i / 4][o % 64][i % 4]; beyond the matrix stands 128.
 struct Matrix {
   const uint8_t* values;
-  const float* scales;   // [panels * 64], 0 beyond the matrix
-  const float* stretch;  // 2^exponent; [in]
-  const float* bias;     // [out], or null
+  const uint16_t* scales;  // bfloat16: [panels, groups, 64], 0 beyond the matrix
+  const float* stretch;    // 2^exponent; [in]
+  const float* bias;       // [out], or null
   int64_t out;
   int64_t in;
+
+  KAKEYA_LOCAL int64_t num_quads() const { return (in + 3) / 4; }
+  KAKEYA_LOCAL int64_t num_groups() const { return (in + kGroup - 1) / kGroup; }
 };
 
 // The activations of some tokens, 16 bits each, quantized for one matrix and laid out as a variant's product reads them.
 struct Quantized {
-  static KAKEYA_LOCAL int64_t stride_for(int64_t in) { return (in * 2 + 127) / 128 * 128; }
+  static KAKEYA_LOCAL int64_t stride_for(int64_t in) { return (in + kGroup - 1) / kGroup * kGroup * 2; }
 
   char* values;          // [tokens, stride]
   float* scales;         // [tokens]
-  int32_t* corrections;  // -128 times the sums of upper and of lower bytes: weights are stored 128 too large; [tokens, 2]
+  int32_t* corrections;  // -128 times each group's sums, of a row or of two: weights are stored 128 too large
   int64_t stride;        // bytes
+
+  KAKEYA_LOCAL int64_t num_corrections() const { return stride / kGroup; }  // of a token: two a group, or half of them
 };
 
 // Where a product goes: y = product, or y = y + product for a residual.
