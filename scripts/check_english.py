@@ -39,7 +39,7 @@ LEFT_OUT = (
     "docs/sdk-parity.md",
 )  # generated from what --help says, which is read below
 COMMANDS = (
-    "", "up", "demo", "doctor", "chat", "router", "worker", "http", "health", "keys", "tenants", "tokens",
+    "", "up", "demo", "doctor", "run", "chat", "router", "worker", "http", "health", "keys", "tenants", "tokens",
     "models", "models pull", "worker install-service", "up install-service",
 )  # fmt: skip
 SOURCES = ("*.py", "*.lua", "*.proto", "*.md", "*.sh", "*.yml")

@@ -4,30 +4,22 @@ import os
 import select
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
 import psutil
 
+from tests.end_to_end.marked_process import END_SECONDS, MarkedProcess
+
 _READY_SECONDS = 90.0
-_END_SECONDS = 150.0
-_MARK = "KAKEYA_TEST_MARK"
 _WITHOUT_HTTP = {"KAKEYA_UP_HTTP_BIND": "none"}
 
 
-class UpProcess:
+class UpProcess(MarkedProcess):
     """`kakeya up` with some flags.
-
-    The processes it starts are known by a mark in their environment, and Redis, which writes its title over that, by
-    its working directory: the data directory.
 
     Args:
         ignored: signals that are ignored when it starts, as by nohup.
@@ -46,42 +38,19 @@ class UpProcess:
         cwd: Path | None = None,
         ignored: Sequence[signal.Signals] = (),
     ) -> None:
-        self._mark = uuid.uuid4().hex
-        self._temporary = tempfile.mkdtemp(prefix="up")
-        self._places = (self._temporary, *(value for flag, value in pairwise(flags) if flag == "--data-dir"))
         self.address = ""
         self.http = ""
         self.output = ""
         self.errors = ""
-        ignoring = "".join(f"trap '' {number:d}; " for number in ignored)
-        self._popen = subprocess.Popen(
-            ["sh", "-c", f'{ignoring}exec "$@"', "sh", sys.executable, "-P", "-m", "kakeya", "up", *flags],
+        super().__init__(
+            "up",
+            *flags,
+            streams={"stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
+            environment=_WITHOUT_HTTP | (environment or {}),
             cwd=cwd,
-            env=os.environ | _WITHOUT_HTTP | {_MARK: self._mark, "TMPDIR": self._temporary} | (environment or {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            ignored=ignored,
+            places=[value for flag, value in pairwise(flags) if flag == "--data-dir"],
         )
-        self._started = psutil.Process(self._popen.pid).create_time()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for process in self.processes():
-            with suppress(psutil.NoSuchProcess):  # it ended by itself
-                process.kill()
-        self._popen.communicate()
-
-    @property
-    def temporary(self) -> Path:
-        """Where its temporary files are."""
-        return Path(self._temporary)
-
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
 
     def wait_ready(self) -> str:
         """The address of gRPC, from the `ready` line."""
@@ -94,7 +63,7 @@ class UpProcess:
 
     def wait_said(self, beginning: str) -> str:
         """The rest of the line on standard error that begins so."""
-        deadline = time.monotonic() + _END_SECONDS
+        deadline = time.monotonic() + END_SECONDS
         while not (line := _line_with(beginning, self.errors)):
             self.errors += self._read(self._popen.stderr, deadline)
         return line.removeprefix(beginning)
@@ -103,18 +72,10 @@ class UpProcess:
         """Sends a signal, if any; returns the exit status and what stood on standard error."""
         if number:
             self._popen.send_signal(number)
-        output, errors = self._popen.communicate(timeout=_END_SECONDS)
+        output, errors = self._popen.communicate(timeout=END_SECONDS)
         self.output += output.decode()
         self.errors += errors.decode()
         return self._popen.returncode, self.errors
-
-    def left_files(self) -> list[str]:
-        """What is left of its temporary files."""
-        return os.listdir(self._temporary)
-
-    def processes(self) -> list[psutil.Process]:
-        """All processes that this `kakeya up` has started and that still run, itself included."""
-        return [process for process in psutil.process_iter() if self._is_ours(process)]
 
     def row(self, name: str) -> list[str]:
         """Name, address, pid and log of a process, as the table says them."""
@@ -126,12 +87,6 @@ class UpProcess:
     def log(self, name: str) -> Path:
         return Path(self.row(name)[3])
 
-    def wait_no_process(self) -> None:
-        deadline = time.monotonic() + _END_SECONDS
-        while left := self.processes():
-            assert time.monotonic() < deadline, f"still running: {[process.cmdline() for process in left]}"
-            time.sleep(0.1)
-
     def _read(self, pipe: IO[bytes] | None, deadline: float) -> str:
         assert pipe
         while time.monotonic() < deadline:
@@ -141,14 +96,6 @@ class UpProcess:
                     raise AssertionError(f"ended too early: {self.wait_end()}")
                 return read.decode()
         raise AssertionError(f"not in time: {self.output} {self.errors}")
-
-    def _is_ours(self, process: psutil.Process) -> bool:
-        try:
-            if process.status() == psutil.STATUS_ZOMBIE or process.create_time() < self._started:
-                return False
-            return process.environ().get(_MARK) == self._mark or process.cwd().startswith(self._places)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            return False
 
 
 def _line_with(beginning: str, text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from kakeya.cli.commands.wakeup import woken_by_signals
+from kakeya.cli.talk.wakeup import woken_by_signals
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

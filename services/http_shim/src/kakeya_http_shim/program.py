@@ -114,6 +114,7 @@ def _desk(
             _tokenizers(settings),
             settings.tool_families,
             patterns=settings.alias_patterns,
+            chat_templates=settings.chat_templates,
         ),
         answering=Answering(maker, metrics, settings.keep_alive_comment_seconds),
         finding=finding,

@@ -23,7 +23,7 @@ class HttpSettings(HttpLimitSettings):
         "the router": "router router_ca router_cert router_key router_wait_s",
         "addresses": "bind allowed_hosts cors_origins ui",
         "models and texts": (
-            "tokenizer served_model_name model_alias reasoning tool_parser special_tokens_in_text "
+            "tokenizer chat_template served_model_name model_alias reasoning tool_parser special_tokens_in_text "
             "special_tokens_in_completions"
         ),
         "admission": "admission max_in_flight queue_length queue_max_wait_s",
@@ -72,6 +72,13 @@ class HttpSettings(HttpLimitSettings):
         "Once for each, or separated by commas",
         reason="that of the installed model of the same name",
         metavar="[MODEL=]DIR",
+    )
+    chat_template: Pairs = setting(
+        (),
+        "MODEL=FILE, a chat template (Jinja) that takes the place of that of the model's tokenizer. Once for each, or "
+        "separated by commas",
+        reason="the tokenizer's own",
+        metavar="MODEL=FILE",
     )
     served_model_name: Pairs = setting(
         (),
@@ -202,6 +209,11 @@ class HttpSettings(HttpLimitSettings):
     def tokenizers(self) -> dict[str, str]:
         """Of a model, by its name: a directory, a GGUF file, an installed model or a hub id."""
         return by_name(self.tokenizer)
+
+    @property
+    def chat_templates(self) -> dict[str, Path]:
+        """Files with chat templates that take the place of tokenizers' own, by the name of the model."""
+        return {model: Path(file) for model, file in by_name(self.chat_template).items()}
 
     @property
     def aliases(self) -> dict[str, str]:

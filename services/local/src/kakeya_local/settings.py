@@ -27,7 +27,7 @@ class UpSettings(ServiceSettings):
     model_config = ServiceSettings.configured(command="up")
 
     GROUPS: ClassVar[Mapping[str, str]] = {
-        "the model": "model sink window lanes slab_bytes",
+        "the model": "model chat_template sink window lanes slab_bytes",
         "workers": "workers worker threads",
         "addresses": "bind auth insecure http_bind",
         "data": "data_dir ephemeral redis_server",
@@ -47,6 +47,12 @@ class UpSettings(ServiceSettings):
         "the model: a directory, FILE.gguf, ollama:NAME[:TAG], the name of an installed model, or a hub id",
         reason="small and installed with this part: nothing is downloaded",
         metavar="MODEL",
+    )
+    chat_template: Path | None = setting(
+        None,
+        "file with a chat template (Jinja) that the HTTP shim takes in place of the model's own",
+        reason="the model's own",
+        metavar="FILE",
     )
     workers: int = setting(1, "number of worker processes", unit="workers", reason="one model in memory", ge=1, le=64)
     worker: Names = setting(
@@ -148,6 +154,12 @@ class UpSettings(ServiceSettings):
     def _count_workers_once(self) -> Self:
         if self.worker and "workers" in self.model_fields_set:
             raise ValueError("--worker is given once for each worker; --workers does not go with it")
+        return self
+
+    @model_validator(mode="after")
+    def _render_somewhere(self) -> Self:
+        if self.chat_template is not None and self.http_bind is None:
+            raise ValueError("--chat-template is the HTTP shim's, which --http-bind none leaves out")
         return self
 
     @model_validator(mode="after")

@@ -29,6 +29,7 @@ _FIXED: Final = Struct("<4sIQQ")  # magic, version, number of tensors, number of
 _COUNT: Final = Struct("<I")
 _ARRAY: Final = Struct("<IQ")
 _PLACE: Final = Struct("<IQ")  # a tensor's type and offset
+_DAMAGED: Final = "it is cut off, or damaged: get it anew"
 _LONGEST_NAME: Final = (1 << 16) - 1
 _MAX_DIMENSIONS: Final = 4
 _CODES: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
@@ -87,7 +88,7 @@ def _cut_off_told() -> Iterator[None]:
     try:
         yield
     except struct.error as error:
-        raise GgufError("its header is cut off") from error
+        raise GgufError("its header is cut off: get it anew") from error
 
 
 class _Reader:
@@ -135,7 +136,7 @@ class _Reader:
             if offset % alignment:
                 raise GgufError(f"tensor {name} begins at {offset}, which is no multiple of {alignment}")
             if data + offset + num_bytes > len(self._content):
-                raise GgufError(f"tensor {name} ends behind the end of the file: it is cut off, or damaged")
+                raise GgufError(f"tensor {name} ends behind the end of the file: {_DAMAGED}")
             tensors[name] = TensorInfo(name, shape, kind, data + offset, num_bytes)
         return tensors
 
@@ -169,7 +170,7 @@ class _Reader:
         numbers = array(_known(_CODES, kind, key))
         end = self.position + num * numbers.itemsize
         if end > len(self._content):
-            raise GgufError(f"{key} ends behind the end of the file: it is cut off, or damaged")
+            raise GgufError(f"{key} ends behind the end of the file: {_DAMAGED}")
         numbers.frombytes(self._content[self.position : end])
         self.position = end
         return numbers
@@ -184,7 +185,7 @@ class _Reader:
         for _ in range(num):
             position += LENGTH.size + unpack(content, position)[0]
             if position > end:
-                raise GgufError(f"{key} ends behind the end of the file: it is cut off, or damaged")
+                raise GgufError(f"{key} ends behind the end of the file: {_DAMAGED}")
         self.position = position
         return texts
 
@@ -192,7 +193,7 @@ class _Reader:
         start = self.position + LENGTH.size
         end = start + self._unpack(LENGTH)[0]
         if end > len(self._content):
-            raise GgufError(f"{what} ends behind the end of the file: it is cut off, or damaged")
+            raise GgufError(f"{what} ends behind the end of the file: {_DAMAGED}")
         self.position = end
         return Text(start, end)
 

@@ -15,6 +15,7 @@ REQUIREMENTS = {
     "http": "kakeya-http-shim",
     "models": "kakeya-worker[torch]",
     "router": "kakeya-router",
+    "run": "kakeya-local",
     "up": "kakeya-local",
     "worker": "kakeya-worker[torch]",
 }

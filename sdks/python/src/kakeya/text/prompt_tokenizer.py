@@ -4,9 +4,10 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Final, Literal
 
-from kakeya.text import tokenizer_files, tokenizer_loading
+from kakeya.text import template_files, tokenizer_files, tokenizer_loading
 from kakeya.text.chat_template import ChatTemplate, Message, Tools
 from kakeya.text.rendering.given import check_whole
 from kakeya.text.rendering.head import common_head, head, leading, num_common, said
@@ -32,6 +33,7 @@ class PromptTokenizer:
             Hub.
         is_plain: do without the chat template, as if there were none.
         parses_texts: control tokens in the texts of a conversation are such; otherwise they are text.
+        template_file: with the chat template to take in place of the tokenizer's own, those for tools included.
 
     Attributes:
         name: as above, `~` expanded.
@@ -45,7 +47,9 @@ class PromptTokenizer:
             said.
     """
 
-    def __init__(self, name: str, *, is_plain: bool = False, parses_texts: bool = False) -> None:
+    def __init__(
+        self, name: str, *, is_plain: bool = False, parses_texts: bool = False, template_file: Path | None = None
+    ) -> None:
         if name.startswith(("/", ".", "~")):
             name = os.path.expanduser(name)
             if not os.path.exists(name):
@@ -55,6 +59,10 @@ class PromptTokenizer:
         self.vocabulary = Vocabulary(self._tokenizer.backend)
         self.eos_token_ids = self._all_eos_token_ids()
         self._parses_texts = parses_texts
+        self._sources = self._tokenizer.config.templates
+        self._writer = name
+        if template_file is not None:
+            self._sources, self._writer = {"default": template_files.read(template_file)}, str(template_file)
         self._template = None if is_plain else self._named_template("default")
 
     @property
@@ -70,7 +78,7 @@ class PromptTokenizer:
     @property
     def templates(self) -> tuple[str, ...]:
         """The sources of all that a conversation may be rendered by, with tools or without."""
-        sources = {} if self._template is None else self._tokenizer.config.templates
+        sources = {} if self._template is None else self._sources
         return tuple(sources[name] for name in ("default", "tool_use") if name in sources)
 
     @property
@@ -200,10 +208,10 @@ class PromptTokenizer:
         return self._named_template("tool_use") or self._chat_template
 
     def _named_template(self, name: str) -> ChatTemplate | None:
-        config = self._tokenizer.config
-        source = config.templates.get(name)
+        source = self._sources.get(name)
         control = None if self._parses_texts else self._tokenizer.control
-        return ChatTemplate(source, self.name, config.special_tokens, control) if source else None
+        special_tokens = self._tokenizer.config.special_tokens
+        return ChatTemplate(source, self._writer, special_tokens, control) if source else None
 
     def _template_for(self, tools: Tools | None) -> ChatTemplate:
         return self._chat_template if tools is None else self._tool_template

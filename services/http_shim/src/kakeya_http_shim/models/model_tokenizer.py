@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TemplateStopped, TokenizerError, Tools
@@ -58,6 +59,7 @@ class ModelTokenizer:
         source: a directory with the model's files, a GGUF file, an installed model's name, or an id of the Hub.
         parses_texts: control tokens in the texts of messages are such; otherwise they are text.
         parses_prompts: likewise in whole texts.
+        template_file: with the chat template to take in place of the tokenizer's own.
 
     Attributes:
         name: the directory or hub id that was loaded.
@@ -77,11 +79,20 @@ class ModelTokenizer:
             write what is said.
     """
 
-    def __init__(self, source: str, *, parses_texts: bool = False, parses_prompts: bool = True) -> None:
+    def __init__(
+        self,
+        source: str,
+        *,
+        parses_texts: bool = False,
+        parses_prompts: bool = True,
+        template_file: Path | None = None,
+    ) -> None:
         self._parses_prompts = parses_prompts
         self._begins: dict[str, Thinking] = {}
         try:
-            self._tokenizer = ChatTokenizer(installed_models.resolve(source), parses_texts=parses_texts)
+            self._tokenizer = ChatTokenizer(
+                installed_models.resolve(source), parses_texts=parses_texts, template_file=template_file
+            )
             self.digest = tokenizer_digest.tokenizer_digest(self._tokenizer.directory)
         except (plugins.PluginError, tokenizer_digest.TokenizerError) as error:
             raise TokenizerError(str(error)) from error

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import blake2b
+from pathlib import Path
 
 import structlog
 
@@ -62,11 +63,12 @@ class ServedModels:
         tokenizers: of a model, by its name: a directory, an installed model or a hub id.
         aliases: models, by another name that they are served under.
         tool_families: by a model's name, where its chat template does not show it.
-        make_tokenizer: from one of these sources.
+        make_tokenizer: from one of these sources, and a `template_file` where there is one.
         patterns: models, by patterns (fnmatch) of names that are none of a served one; the first that fits counts.
+        chat_templates: of a model, by its name: a file that takes the place of the tokenizer's own.
 
     Attributes:
-        is_loaded: the tokenizers that were named are.
+        is_loaded: the tokenizers that were named are, and those whose chat template was.
     """
 
     def __init__(
@@ -74,10 +76,11 @@ class ServedModels:
         client: AsyncClient,
         tokenizers: Mapping[str, str],
         aliases: Mapping[str, str],
-        make_tokenizer: Callable[[str], ModelTokenizer] = ModelTokenizer,
+        make_tokenizer: Callable[..., ModelTokenizer] = ModelTokenizer,
         tool_families: Mapping[str, str] | None = None,
         *,
         patterns: Mapping[str, str] | None = None,
+        chat_templates: Mapping[str, Path] | None = None,
     ) -> None:
         self._client = client
         self._make_tokenizer = make_tokenizer
@@ -85,6 +88,7 @@ class ServedModels:
         self._aliases = dict(aliases)
         self._tool_families = dict(tool_families or {})
         self._patterns = dict(patterns or {})
+        self._chat_templates = dict(chat_templates or {})
         self._loaded: dict[str, ModelTokenizer] = {}
         self._loading = asyncio.Lock()
         self._installed = frozenset(installed_models.names())
@@ -93,8 +97,8 @@ class ServedModels:
         self.is_loaded = False
 
     async def load(self) -> None:
-        """Loads the tokenizers that were named. Raises TokenizerError."""
-        for model in self._sources:
+        """Loads the tokenizers that were named, themselves or their chat template. Raises TokenizerError."""
+        for model in dict.fromkeys((*self._sources, *self._chat_templates)):
             await self._tokenizer(model)
         self.is_loaded = True
 
@@ -178,7 +182,8 @@ class ServedModels:
             raise TokenizerError(f"none was named for it (--tokenizer {model}=DIR_OR_HUB_ID)")
         async with self._loading:
             if model not in self._loaded:
-                self._loaded[model] = tokenizer = await asyncio.to_thread(self._make_tokenizer, source)
+                own = {"template_file": file} if (file := self._chat_templates.get(model)) else {}
+                self._loaded[model] = tokenizer = await asyncio.to_thread(self._make_tokenizer, source, **own)
                 if tokenizer.leaves_out_system:
                     _log.warning("the chat template leaves out system messages", model=model)
         return self._loaded[model]

@@ -117,13 +117,16 @@ def worker_program(
     return Program(name, Stage.WORKER, command)
 
 
-def http_program(bind: HostPort, router: HostPort, *, tokenizer: str | None, insecure: bool) -> Program:
+def http_program(
+    bind: HostPort, router: HostPort, *, tokenizer: str | None, chat_template: str | None, insecure: bool
+) -> Program:
     """The HTTP shim.
 
     Args:
         tokenizer: MODEL=DIR_OR_HUB_ID, by the name that the model is served under; None: as its variables say.
+        chat_template: likewise MODEL=FILE.
     """
-    command = _kakeya("http", router=router, bind=bind, tokenizer=tokenizer)
+    command = _kakeya("http", router=router, bind=bind, tokenizer=tokenizer, chat_template=chat_template)
     return Program(HTTP, Stage.HTTP, (*command, *(["--insecure"] if insecure else [])))
 
 

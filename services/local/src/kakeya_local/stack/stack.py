@@ -19,6 +19,7 @@ from kakeya_local.stack.program import HTTP, OBSERVE, PROMETHEUS, REDIS, ROUTER
 from kakeya_local.stack.readiness import is_serving, joined_workers, open_channel
 from kakeya_local.stack.supervision.full_disk import FullDisk
 from kakeya_local.stack.supervision.last_words import last_words
+from kakeya_local.stack.supervision.loading_progress import progress
 from kakeya_local.stack.supervision.supervisor import ProcessStatus, Supervisor
 from kakeya_shared.process.service_process import EXIT_CONFIG
 from kakeya_stubs.admin.v1.admin_pb2 import WorkerStatus
@@ -116,8 +117,14 @@ class Stack:
         self.workers = [worker for worker in joined if self._is_of_this_run(worker)]
         num_wanted = len(self._worker_names)
         if len(self.workers) != num_wanted:
-            return f"workers to load {Path(self.plan.model).name}: {len(self.workers)} of {num_wanted} have joined"
+            counted = f"{len(self.workers)} of {num_wanted} have joined"
+            return f"workers to load {Path(self.plan.model).name}: {counted}{self._loading()}"
         return await self._missing_http()
+
+    def _loading(self) -> str:
+        """How far one is, by its log."""
+        said = (progress(self.directory.last_lines(name)) for name in self._worker_names)
+        return next((f" ({line})" for line in said if line), "")
 
     async def _missing_http(self) -> str:
         if self.plan.http and (reason := await asyncio.to_thread(self.plan.http.entrance.unready)):

@@ -12,8 +12,9 @@ import pytest
 
 from kakeya import AppendResult, GenerateResult, StopReason
 from kakeya.cli.commands import chat
-from kakeya.cli.commands.conversation import statistics
 from kakeya.cli.output.terminal import Terminal
+from kakeya.cli.talk import talk as talk_module
+from kakeya.cli.talk.conversation import statistics
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from tests.unit.sdk.chatting import Talk, encode, sent
 from tests.unit.sdk.screen import Screen
@@ -175,7 +176,7 @@ def test_a_failure_ends_a_piped_chat(
 def test_a_runtime_that_is_not_there(
     talk: Talk, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(chat, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(talk_module, "PATIENCE_SECONDS", 60.0)
     runtime.stop()
     assert talk("hi\n") == 1
     error = capsys.readouterr().err
@@ -197,7 +198,7 @@ def test_whoever_waits_for_a_lane_is_told_so(
         assert told.wait(60)
 
     monkeypatch.setattr(Terminal, "note", tell)
-    monkeypatch.setattr(chat, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(talk_module, "PATIENCE_SECONDS", 0.05)
     runtime.before["CreateSession"].append(wait_until_told)
     assert talk("") == 0
     assert capsys.readouterr().err.startswith("waiting for a free lane (Ctrl-C leaves)\nsession counter.0 on ")
@@ -211,7 +212,7 @@ def test_whoever_waits_leaves_when_they_want(talk: Talk, runtime: ScriptedRuntim
 
 
 def test_whoever_need_not_wait_is_told_nothing_of_it(talk: Talk, capsys: pytest.CaptureFixture[str]) -> None:
-    assert chat.PATIENCE_SECONDS == 2.0
+    assert talk_module.PATIENCE_SECONDS == 2.0
     assert talk("") == 0
     assert "waiting" not in capsys.readouterr().err
 
@@ -340,3 +341,36 @@ def test_ctrl_c_at_the_prompt_leaves(
     with pytest.raises(KeyboardInterrupt):
         chat_at(screen, runtime, template_dir, script)
     assert runtime.sessions == {}
+
+
+@pytest.mark.parametrize("leaving", ["/quit", "/bye"])
+def test_a_chat_is_left(leaving: str, talk: Talk, runtime: ScriptedRuntime) -> None:
+    assert talk(f"hello\n{leaving}\nagain\n", "--max-tokens", "2") == 0
+    assert len(runtime.requests["AppendTokens"]) == 1
+
+
+def test_a_chat_template_of_a_file(
+    talk: Talk, runtime: ScriptedRuntime, tmp_path: Path, tokenizer: ChatTokenizer
+) -> None:
+    file = tmp_path / "own.jinja"
+    file.write_text("{% for message in messages %}<{{ message.role }}> {{ message.content }}\n{% endfor %}")
+    assert talk("hello\n", "--max-tokens", "2", "--chat-template", str(file)) == 0
+    assert sent(tokenizer, runtime) == ["<user> hello\n"]
+
+
+def test_a_bad_chat_template_of_a_file_is_told(talk: Talk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert talk("hello\n", "--chat-template", str(tmp_path / "none.jinja")) == 1
+    error = capsys.readouterr().err
+    assert (
+        error
+        == f"kakeya chat: error: the chat template {tmp_path / 'none.jinja'} cannot be read: No such file or directory\n"
+    )
+
+
+def test_a_signal_to_end_is_heeded_where_ctrl_c_is_ignored_if_that_is_asked_for() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Terminal(color=False, heeds_endings=True) as terminal:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        assert terminal.ended_by == signal.SIGTERM

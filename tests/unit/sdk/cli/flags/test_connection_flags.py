@@ -161,7 +161,7 @@ def test_a_chat_uses_key_and_certificates(
     monkeypatch.setenv("KAKEYA_API_KEY", SECRET)
     monkeypatch.setenv("KAKEYA_CHAT_ADDRESS", runtime.address)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    monkeypatch.setattr("kakeya.text.chat_tokenizer.ChatTokenizer", lambda name: _NoTokenizer())
+    monkeypatch.setattr("kakeya.text.chat_tokenizer.ChatTokenizer", lambda name, **_: _NoTokenizer())
     assert chat.main(["--tls-ca", str(authority.path), "--tokenizer", "any"]) == 1
     assert capsys.readouterr().err.endswith(
         "kakeya chat: error: scripted PERMISSION_DENIED; it takes a key with the scope sessions, which an "

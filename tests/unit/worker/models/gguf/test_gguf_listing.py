@@ -80,7 +80,7 @@ def test_what_is_no_model_is_told(tmp_path: Path) -> None:
     problems = {name: model.problem.partition(": ")[2] for name, model in listed(tmp_path).items()}
     assert problems == {
         "broken.gguf": "it is no GGUF file",
-        "cut.gguf": "its header is cut off",
+        "cut.gguf": "its header is cut off: get it anew",
         "pipe.gguf": "it is no file",
     }
 

@@ -24,13 +24,18 @@ class Terminal:
     running, so that nothing is left open. Where Ctrl-C is ignored, as in a job that a script put in the
     background, they keep their meaning; so does one of them that is ignored, as under nohup.
 
+    Args:
+        is_alone: nobody is asked for anything, whoever sits at it.
+        heeds_endings: SIGTERM and a closed window are heeded where Ctrl-C is ignored, too: as a KeyboardInterrupt.
+
     Attributes:
         is_interactive: a person sits at it.
         ended_by: the signal that told the chat to end; None if none did.
     """
 
-    def __init__(self, *, color: bool) -> None:
-        self.is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    def __init__(self, *, color: bool, is_alone: bool = False, heeds_endings: bool = False) -> None:
+        self.is_interactive = sys.stdin.isatty() and sys.stdout.isatty() and not is_alone
+        self._heeds_endings = heeds_endings
         self.ended_by: int | None = None
         self._handlers: dict[signal.Signals, Any] = {}
         self._color = color and sys.stderr.isatty()
@@ -39,7 +44,7 @@ class Terminal:
                 stream.reconfigure(errors="replace")  # a stray byte, or a letter the console lacks, ends no chat
 
     def __enter__(self) -> Self:
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        if self._heeds_endings or not _ignores_ctrl_c():
             heeded = [number for number in _ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]
             self._handlers = {number: signal.signal(number, self._end) for number in heeded}
         return self
@@ -74,4 +79,10 @@ class Terminal:
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         self.ended_by = number
+        if _ignores_ctrl_c():
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
+
+
+def _ignores_ctrl_c() -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -29,7 +29,7 @@ def welcome(session: AsyncSession, tokenizer: "ChatTokenizer", *, wants_pin: boo
             f"the pinned system prompt leaves a window of {session.window} tokens: nearly everything else will be "
             "forgotten at once; a shorter one, or --no-pin, leaves more"
         )
-    return "\n".join([*lines, "/info describes the session, /quit leaves"])
+    return "\n".join([*lines, "/info describes the session, /bye leaves"])
 
 
 def _pinning(tokenizer: "ChatTokenizer", num_pinned: int) -> str:

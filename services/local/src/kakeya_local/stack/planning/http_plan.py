@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from kakeya.text import template_files
+from kakeya.text.tokenizer_error import TokenizerError
 from kakeya_local.errors import StackError
 from kakeya_local.stack.planning.http_entrance import HttpEntrance, http_entrance
 from kakeya_local.stack.planning.ports import Ports, reachable
@@ -27,28 +29,42 @@ class HttpPlan:
         entrance: how clients on this machine reach it.
         model: what clients call the model.
         tokenizer: of that, as a flag; None where the shim's own variable tells it.
+        chat_template: likewise, where one takes the place of the model's own.
     """
 
     bind: HostPort
     entrance: HttpEntrance
     model: str
     tokenizer: str | None
+    chat_template: str | None = None
 
     @classmethod
-    def make(cls, wanted: str, router: HostPort, model: str, environment: Mapping[str, str], ports: Ports) -> Self:
+    def make(
+        cls,
+        wanted: str,
+        router: HostPort,
+        model: str,
+        environment: Mapping[str, str],
+        ports: Ports,
+        *,
+        template_file: Path | None = None,
+    ) -> Self:
         """Takes the port, and looks for what the shim will need.
 
         Args:
             wanted: HOST:PORT.
             router: where the router will listen.
             model: a directory, a GGUF file, a name of Ollama's or a hub id.
+            template_file: with the chat template to take in place of the model's own.
 
         Raises:
-            StackError: the port is taken, the model has no tokenizer, or a certificate is of no use.
+            StackError: the port is taken, the model has no tokenizer, the chat template is none, or a certificate is of
+                no use.
         """
         bind = _claim(wanted, router, ports)
         entrance = http_entrance(reachable(bind), environment)
-        return cls(bind, entrance, served_name(model, environment), tokenizer_pair(model, environment))
+        name, tokenizer = served_name(model, environment), tokenizer_pair(model, environment)
+        return cls(bind, entrance, name, tokenizer, template_pair(name, template_file) if template_file else None)
 
     def program(self, router: HostPort) -> Program:
         """The process to run, in front of a router.
@@ -57,7 +73,9 @@ class HttpPlan:
         `UpSettings` has looked after.
         """
         insecure = not is_loopback(self.bind.host)
-        return http_program(self.bind, router, tokenizer=self.tokenizer, insecure=insecure)
+        return http_program(
+            self.bind, router, tokenizer=self.tokenizer, chat_template=self.chat_template, insecure=insecure
+        )
 
 
 def _claim(wanted: str, router: HostPort, ports: Ports) -> HostPort:
@@ -92,8 +110,22 @@ def tokenizer_pair(model: str, environment: Mapping[str, str]) -> str | None:
             f"the model directory {model} holds no tokenizer, which HTTP needs; name one by "
             f"{TOKENIZER_VARIABLE}={name}=DIR, or do without HTTP (--http-bind none)"
         )
-    pair = f"{name}={model}"
+    return _pair(name, model)
+
+
+def template_pair(name: str, file: Path) -> str:
+    """NAME=FILE for the HTTP shim. Raises StackError: it is no chat template, or cannot be said in this form."""
+    path = Path(os.path.abspath(os.path.expanduser(file)))
+    try:
+        template_files.read(path)
+    except TokenizerError as error:
+        raise StackError(str(error)) from error
+    return _pair(name, str(path))
+
+
+def _pair(name: str, place: str) -> str:
+    pair = f"{name}={place}"
     if "=" in name or "," in pair or pair != pair.strip():
         reason = "a comma or `=` in its name or path, or a blank at the end of one"
-        raise StackError(f"HTTP cannot serve {model}: {reason} (--http-bind none)")
+        raise StackError(f"HTTP cannot serve {place}: {reason} (--http-bind none)")
     return pair

@@ -120,7 +120,7 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
     bind = ports.claim(HostPort.parse(settings.bind))
     model = checked_model(settings.named_model)
     credentials = RunCredentials.take(os.environ) if settings.asks_for_keys else None
-    http = HttpPlan.make(settings.http_bind, bind, model, os.environ, ports) if settings.http_bind else None
+    http = _http(settings, bind, model, ports)
     metrics = metrics_places(ROUTER, _worker_names(settings), os.environ, ports)
     observers = Observers.make(metrics, ROUTER, http, os.environ, ports) if settings.observe else None
     return Plan(
@@ -136,6 +136,13 @@ def make_plan(settings: UpSettings, ports: Ports) -> Plan:
         metrics=metrics,
         observers=observers,
     )
+
+
+def _http(settings: UpSettings, bind: HostPort, model: str, ports: Ports) -> HttpPlan | None:
+    """Raises StackError."""
+    if settings.http_bind is None:
+        return None
+    return HttpPlan.make(settings.http_bind, bind, model, os.environ, ports, template_file=settings.chat_template)
 
 
 def _worker_names(settings: UpSettings) -> list[str]:
@@ -198,9 +205,17 @@ def checked_model(model: str | None) -> str:
         installed = ", ".join(installed_models.names()) or "none is installed"
         raise StackError(
             f"no model at {model!r}: neither a directory, nor an installed model ({installed}), nor a hub id "
-            "(owner/name)"
+            f"(owner/name); {_where_it_may_be(model)}"
         )
     return model
+
+
+def _where_it_may_be(model: str) -> str:
+    """The cure of a name that stands for nothing: as people type it who come from Ollama, or have mistyped it."""
+    try:
+        return f"Ollama's store has it as {ollama_store.PREFIX}{ollama_store.find(model).name}"
+    except GgufError:
+        return "`kakeya models list` shows what is on this host"
 
 
 def _checked_file(model: str, file: Path) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import time
 import xmlrpc.client
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, cast
@@ -96,7 +97,9 @@ class Supervisor:
         while self._process.poll() is None:
             if time.monotonic() > deadline:
                 _kill(tree)
-            await asyncio.sleep(_POLL_SECONDS)
+            # Who is told to stop while this stops goes on with it: nothing may be left.
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(_POLL_SECONDS)
 
     async def processes(self) -> list[ProcessStatus]:
         """What supervisord knows of the processes; empty until it listens.

@@ -2,7 +2,7 @@ import asyncio
 import signal
 import socket
 
-from kakeya.cli.commands.wakeup import woken_by_signals
+from kakeya.cli.talk.wakeup import woken_by_signals
 from tests.unit.sdk.sleeping import wakes_for
 
 

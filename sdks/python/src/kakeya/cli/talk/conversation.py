@@ -6,17 +6,19 @@ and does not strike as an exception in the middle of whatever code is running.
 
 import asyncio
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
-from kakeya import AppendResult, AsyncGeneration, AsyncSession, GenerateResult, InvalidRequest
+from kakeya import AppendResult, AsyncGeneration, AsyncSession, GenerateResult, InvalidRequest, StopReason
 from kakeya.cli.output.sight import Forgetting, ranges, sight
 from kakeya.cli.output.terminal import Terminal
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya.text.detokenizer import Detokenizer
 
-_COMMAND = re.compile(r"/\w+")
+_COMMAND: Final = re.compile(r"/\w+")
+_LEAVING: Final = ("/quit", "/bye")
 
 
 class Conversation:
@@ -36,7 +38,7 @@ class Conversation:
         tokenizer: ChatTokenizer,
         terminal: Terminal,
         *,
-        sampling: dict[str, Any],
+        sampling: Mapping[str, Any],
         system: str | None,
         num_pinned: int = 0,
     ) -> None:
@@ -51,17 +53,26 @@ class Conversation:
         self._last_token_id: int | None = None
 
     def run(self) -> None:
-        """Until /quit or the end of the input. Raises KakeyaError, and KeyboardInterrupt between two answers."""
+        """Until /quit, /bye or the end of the input. Raises KakeyaError, and KeyboardInterrupt between two answers."""
         while (line := self._terminal.read_line()) is not None:
             text = line.strip()
-            if text == "/quit":
+            if text in _LEAVING:
                 return
             if text == "/info":
                 self._show_info()
             elif _COMMAND.fullmatch(text):
-                self._terminal.note(f"{text} is no command; there are /info and /quit")
+                self._terminal.note(f"{text} is no command; there are /info, /quit and /bye")
             elif text:
                 self._answer(text)
+
+    def answer_alone(self, text: str) -> None:
+        """One answer, and no line on what it cost. Raises KakeyaError, TokenizerError, KeyboardInterrupt."""
+        prompt = self._prompt(text)
+        generation = self._session.turn(prompt, **self._sampling)
+        pace = _Pace()
+        self._runner.run(self._stream(generation, pace))
+        if generation.done and generation.done.stop_reason is StopReason.MAX_TOKENS:
+            self._terminal.note(f"[the answer was cut off at {pace.num_tokens:,} tokens; --max-tokens takes more]")
 
     def _answer(self, text: str) -> None:
         prompt = self._prompt(text)

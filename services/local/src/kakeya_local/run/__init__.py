@@ -1,0 +1,1 @@
+"""`kakeya run`: a stack for one talk with one model."""
