@@ -2,21 +2,27 @@
 
 import argparse
 import json
+import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kakeya_shared import installed_models, plugins
 
-SUMMARY = "bring a model to this host before it is needed, and list those that are here"
+SUMMARY = "bring a model to this host before it is needed, list those that are here, and check one"
 EXIT_FAILURE = 1
+EXIT_UNCHECKED = 3
 EXIT_INTERRUPTED = 130
 _EPILOG = """\
 Models come from the Hugging Face Hub into its cache ($HF_HOME, else ~/.cache/huggingface), where workers find them.
 $HF_ENDPOINT names another hub, $HF_TOKEN a token, and HF_HUB_OFFLINE=1 asks none. A download that was broken off goes
 on where it was. Every file's digest is checked. The list also shows Ollama's store ($OLLAMA_MODELS, else
-~/.ollama/models), and GGUF files below folders that are named. Exit status: 0, 1 where a model is not here as a whole.
+~/.ollama/models), GGUF files below folders that are named, what each model would take here, and what is kept of them.
+
+Exit status: 0, 1 where a model is not here as a whole, or a checked one loses more than --max-kl, 3 where one cannot be
+checked. A check takes four bytes a weight; variables of a worker (KAKEYA_WORKER_*) count.
 """
 
 
@@ -32,26 +38,49 @@ def _parser() -> argparse.ArgumentParser:
         prog="kakeya models", description=f"{SUMMARY.capitalize()}.", epilog=_EPILOG, formatter_class=form
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
-    for name, run, about in (("pull", _pull, _PULL), ("list", _list, _LIST)):
+    for name, run, about in (("pull", _pull, _PULL), ("list", _list, _LIST), ("check", _check, _CHECK)):
         verb = verbs.add_parser(
             name, help=about, description=f"{about.capitalize()}.", epilog=_EPILOG, formatter_class=form
         )
         verb.add_argument("--json", action="store_true", help="print one JSON document, for programs")
         verb.set_defaults(run=run)
-        if run is _list:
-            verb.add_argument(
-                "--folder",
-                metavar="DIR",
-                action="append",
-                default=[],
-                help="look for GGUF files below it, too; repeat it",
-            )
-        if run is _pull:
-            verb.add_argument("model", metavar="MODEL", help="of the hub, such as Qwen/Qwen3-0.6B")
-            verb.add_argument("--revision", metavar="NAME", help="a branch, a tag or a commit. Default: main")
+        _FLAGS[name](verb)
     return parser
 
 
+def _pull_flags(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("model", metavar="MODEL", help="of the hub, such as Qwen/Qwen3-0.6B")
+    verb.add_argument("--revision", metavar="NAME", help="a branch, a tag or a commit. Default: main")
+
+
+def _list_flags(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--folder", metavar="DIR", action="append", default=[], help="look for GGUF files below it, too; repeat it"
+    )
+
+
+def _check_flags(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("model", metavar="MODEL", help="as `kakeya worker --model` takes it")
+    verb.add_argument("--text-file", type=Path, metavar="FILE", help="a text in UTF-8. Default: one that is shipped")
+    verb.add_argument("--tokens", type=_positive, default=512, metavar="N", help="of the text, at most. Default 512")
+    verb.add_argument("--weights", metavar="TYPE", help="as of a worker. Default: $KAKEYA_WORKER_WEIGHTS, else auto")
+    verb.add_argument(
+        "--max-kl",
+        type=float,
+        default=0.02,
+        metavar="NATS",
+        help="the mean that is still good. Default 0.02: twice what int8 loses on the trained model it suits least",
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 2 on")
+    return int(text)
+
+
+_FLAGS = {"pull": _pull_flags, "list": _list_flags, "check": _check_flags}
+_CHECK = "load a model as a worker would, and compare its logits with those of its own numbers in float32"
 _PULL = "download what is missing of a model and check all of it; its directory is printed"
 _LIST = "list the models that are on this host"
 
@@ -87,44 +116,55 @@ def _pull(flags: argparse.Namespace) -> int:
 
 def _list(flags: argparse.Namespace) -> int:
     try:
-        from kakeya_worker.models.local_models import local_models
+        from kakeya_shared.gguf.gguf_error import GgufError
+        from kakeya_shared.process.service_process import StartError
+        from kakeya_worker.inventory import inventory
 
-        found = list(local_models([Path(os.path.expanduser(folder)) for folder in flags.folder]))
-    except (ModuleNotFoundError, NotADirectoryError, plugins.PluginError) as error:
+        with _logged("error"):
+            models = inventory.listed([Path(os.path.expanduser(folder)) for folder in flags.folder])
+            kept = inventory.kept()
+    except (ModuleNotFoundError, NotADirectoryError, plugins.PluginError, StartError, GgufError) as error:
         return _fail(f"the models cannot be listed: {error}")
     if flags.json:
-        documents = [
-            {
-                "model": each.model,
-                "revision": each.revision,
-                "family": each.family or None,
-                "quantization": each.quantization or None,
-                "num_bytes": each.num_bytes,
-                "directory": str(each.directory),
-                "problem": each.problem or None,
-                "note": each.note or None,
-            }
-            for each in found
-        ]
-        print(json.dumps(documents, indent=2))
-        return 0
-    rows = [("MODEL", "REVISION", "FAMILY", "QUANTIZATION", "BYTES", "STATE", "DIRECTORY")]
-    rows += [
-        (
-            each.model,
-            each.revision,
-            each.family or "-",
-            each.quantization or "-",
-            f"{each.num_bytes:,}",
-            each.problem or each.note or "whole",
-            str(each.directory),
-        )
-        for each in found
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(json.dumps(inventory.document(models, kept), indent=2))
+    else:
+        print("\n".join(inventory.tables(models, kept)))
     return 0
+
+
+def _check(flags: argparse.Namespace) -> int:
+    try:
+        from kakeya_worker.model_check.model_check import CheckError, check
+        from kakeya_worker.settings import WorkerSettings
+    except ModuleNotFoundError as error:
+        _fail(f"needs the module {error.name!r}: pip install 'kakeya-worker[torch]' (or [mlx])")
+        return EXIT_UNCHECKED
+    weights = [f"--weights={flags.weights}"] if flags.weights else []
+    settings = WorkerSettings.parse([f"--model={flags.model}", *weights])
+    try:
+        with _logged("info"):
+            checked = check(settings, flags.text_file, flags.tokens, flags.max_kl, _report)
+    except CheckError as error:
+        _fail(str(error))
+        return EXIT_UNCHECKED
+    print(json.dumps(checked.document, indent=2) if flags.json else "\n".join(checked.lines))
+    return 0 if checked.is_good else EXIT_FAILURE
+
+
+@contextmanager
+def _logged(level: str) -> Iterator[None]:
+    """Inside, what is logged goes to standard error, from a level on: standard output is for programs, too."""
+    import structlog
+
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def _report(line: str) -> None:

@@ -114,7 +114,7 @@ def load_engine(settings: WorkerSettings, metrics: WorkerMetrics | None = None) 
     try:
         retention: RetentionPolicy = plugins.load("kakeya.retention", settings.retention)
         proposers = Proposers(settings.speculation)
-        verifier = _load_verifier(settings)
+        verifier = load_verifier(settings)
     except (plugins.PluginError, ModelRefused) as error:
         raise StartError(str(error)) from error
     except (OSError, UnicodeError) as error:  # a file of it cannot be read, or its path is no text
@@ -161,8 +161,8 @@ def load_engine(settings: WorkerSettings, metrics: WorkerMetrics | None = None) 
     return engine
 
 
-def _load_verifier(settings: WorkerSettings) -> Verifier:
-    """Raises PluginError, ModelRefused, OSError or UnicodeError."""
+def load_verifier(settings: WorkerSettings) -> Verifier:
+    """A model, by the backend that the settings name. Raises PluginError, ModelRefused, OSError or UnicodeError."""
     # Read by OpenMP when the backend is imported: threads that wait spin briefly and then sleep. Spinning for long,
     # those of two processes on the same cores keep each other from working.
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")

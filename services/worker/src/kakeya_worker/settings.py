@@ -270,13 +270,8 @@ class WorkerSettings(RpcServerSettings):
 
     @property
     def cache_directory(self) -> Path:
-        """Follows the XDG base directory specification. Raises StartError where there is no home directory."""
-        if self.cache_dir:
-            return Path(os.path.expanduser(self.cache_dir))
-        cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        if cache_home.startswith("~"):
-            raise StartError("there is no home directory: set HOME or XDG_CACHE_HOME, or pass --cache-dir")
-        return Path(cache_home) / "kakeya"
+        """Raises StartError where there is no home directory."""
+        return cache_directory(self.cache_dir)
 
     @property
     def model_name(self) -> str:
@@ -287,3 +282,17 @@ class WorkerSettings(RpcServerSettings):
     def pool_name(self) -> str:
         """The pool, by default the model's name in a pool's alphabet."""
         return self.pool or re.sub(r"[^a-z0-9]+", "-", self.model_name.lower()).strip("-")[:63] or "model"
+
+
+def cache_directory(given: Path | None) -> Path:
+    """What a worker keeps of models; without a place that is given it follows the XDG base directory specification.
+
+    Raises:
+        StartError: there is no home directory.
+    """
+    if given:
+        return Path(os.path.expanduser(given))
+    cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if cache_home.startswith("~"):
+        raise StartError("there is no home directory: set HOME or XDG_CACHE_HOME, or pass --cache-dir")
+    return Path(cache_home) / "kakeya"

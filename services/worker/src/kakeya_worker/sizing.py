@@ -72,7 +72,7 @@ def plan(
 def _largest_window(facts: ModelFacts, sink: int, chunk: int, budget: int, num_lanes: int) -> int:
     """As far as the model's positions and the slab go."""
     wanted = facts.max_positions - sink
-    fitting = _fitting_window(facts, sink, chunk, budget, num_lanes)
+    fitting = _fitting_window(facts.kv_bytes_per_token, sink, chunk, budget, num_lanes)
     if fitting < 1:
         raise StartError(f"{num_lanes} lanes do not fit a slab of {budget} bytes with any window; raise --slab-bytes")
     if fitting < wanted:
@@ -80,16 +80,23 @@ def _largest_window(facts: ModelFacts, sink: int, chunk: int, budget: int, num_l
     return min(wanted, fitting)
 
 
-def _fitting_window(facts: ModelFacts, sink: int, chunk: int, budget: int, num_lanes: int) -> int:
+def _fitting_window(kv_bytes_per_token: int, sink: int, chunk: int, budget: int, num_lanes: int) -> int:
     """The largest of which so many lanes fit; below 1: none. A lane has one slot more for each token of its window."""
-    return budget // (num_lanes * facts.kv_bytes_per_token) - LaneGeometry(sink, 0, chunk).num_slots
+    return budget // (num_lanes * kv_bytes_per_token) - LaneGeometry(sink, 0, chunk).num_slots
+
+
+def usual_lane(max_positions: int, kv_bytes_per_token: int, *, sink: int, chunk: int) -> LaneGeometry | None:
+    """That of a worker which is told nothing of sizes; None where it could not start so."""
+    wanted = min(MAX_DEFAULT_WINDOW, max_positions - sink)
+    window = min(wanted, _fitting_window(kv_bytes_per_token, sink, chunk, DEFAULT_SLAB_BYTES, MIN_DEFAULT_LANES))
+    return LaneGeometry(sink, window, chunk) if window >= 1 else None
 
 
 def _default_window(facts: ModelFacts, sink: int, chunk: int, budget: int | None) -> int:
     wanted = min(MAX_DEFAULT_WINDOW, facts.max_positions - sink)
     if budget is None:
         return wanted
-    fitting = _fitting_window(facts, sink, chunk, budget, MIN_DEFAULT_LANES)
+    fitting = _fitting_window(facts.kv_bytes_per_token, sink, chunk, budget, MIN_DEFAULT_LANES)
     if fitting >= wanted:
         return wanted
     if fitting < 1:

@@ -77,10 +77,27 @@ def read(content: memoryview) -> Header:
         return Header(metadata, metadata_end, reader.tensors(metadata.integer("general.alignment", 32)))
 
 
-def first_entries(content: memoryview, until: str) -> Metadata:
-    """Keys and values before a key, which is not looked at. Raises GgufError."""
+@dataclass(frozen=True)
+class Beginning:
+    """Of a header, up to a list that is not looked at.
+
+    Attributes:
+        metadata: what is said before the list.
+        num_tensors: of the file.
+        num_listed: how long the list is; 0 where there is none.
+    """
+
+    metadata: Metadata
+    num_tensors: int
+    num_listed: int
+
+
+def beginning(content: memoryview, until: str) -> Beginning:
+    """Keys and values before a key, of whose list the length alone is read. Raises GgufError."""
     with _cut_off_told():
-        return Metadata(content, dict(_Reader(content).entries(until)))
+        reader = _Reader(content)
+        metadata = Metadata(content, dict(reader.entries(until)))
+        return Beginning(metadata, reader.num_tensors, reader.num_listed)
 
 
 @contextmanager
@@ -99,23 +116,26 @@ class _Reader:
         self._num_texts = 0
         if bytes(content[: len(MAGIC)]) != MAGIC:
             raise GgufError("it is no GGUF file")
-        _, version, self._num_tensors, self._num_keys = _FIXED.unpack_from(content)
+        _, version, self.num_tensors, self._num_keys = _FIXED.unpack_from(content)
         if version not in _VERSIONS:
             other = " (or it is big-endian)" if version & 0xFFFF == 0 else ""
             raise GgufError(f"it has version {version} of the format{other}; what can be read: 2 and 3")
-        if self._num_keys > MAX_KEYS or self._num_tensors > MAX_TENSORS:
+        if self._num_keys > MAX_KEYS or self.num_tensors > MAX_TENSORS:
             raise GgufError(
-                f"it names {self._num_keys:,} keys and {self._num_tensors:,} tensors; no model has more than "
+                f"it names {self._num_keys:,} keys and {self.num_tensors:,} tensors; no model has more than "
                 f"{MAX_KEYS:,} and {MAX_TENSORS:,}"
             )
         self.position = _FIXED.size
+        self.num_listed = 0
 
     def entries(self, until: str = "") -> Iterator[tuple[str, Value]]:
-        """All of them, or those before a key."""
+        """All of them, or those before a key, of whose value the length alone is read."""
         seen: set[str] = set()
         for _ in range(self._num_keys):
             key = self._name("key")
             if until and key == until:
+                kind = self._unpack(_COUNT)[0]
+                self.num_listed = self._unpack(_ARRAY)[1] if kind == _LIST else 0
                 return
             if key in seen:
                 raise GgufError(f"it says {key} twice")
@@ -126,7 +146,7 @@ class _Reader:
         """By their names."""
         if alignment & (alignment - 1):
             raise GgufError(f"general.alignment must be a power of two, not {alignment}")
-        found = [self._tensor() for _ in range(self._num_tensors)]
+        found = [self._tensor() for _ in range(self.num_tensors)]
         data = -(-self.position // alignment) * alignment
         tensors: dict[str, TensorInfo] = {}
         for name, shape, kind, offset in found:

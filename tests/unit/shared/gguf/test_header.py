@@ -72,9 +72,9 @@ def test_tensors_lie_where_the_header_says() -> None:
 
 def test_who_has_seen_enough_need_not_read_on() -> None:
     content = memoryview(gguf({"general.architecture": "llama", "rest": 1})[:-4])
-    assert header.first_entries(content, "rest").text("general.architecture") == "llama"
+    assert header.beginning(content, "rest").metadata.text("general.architecture") == "llama"
     with pytest.raises(GgufError, match="cut off"):
-        header.first_entries(content, "other")
+        header.beginning(content, "other")
 
 
 @pytest.mark.parametrize(

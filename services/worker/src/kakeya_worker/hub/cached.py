@@ -1,8 +1,9 @@
 """The models on this host: those that are installed as packages, and those in the hub's cache."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.checkpoint_files import flaw
@@ -22,6 +23,7 @@ class LocalModel:
         family: as config.json or its file says it; "" where that is not known.
         quantization: how its weights are stored: a type of floats, bits, or GGUF's name; "" where that is not known.
         note: what does not hold of it, although it runs.
+        config: what it says of itself, in the words of a config.json; empty where that is not known.
     """
 
     model: str
@@ -32,6 +34,7 @@ class LocalModel:
     family: str = ""
     quantization: str = ""
     note: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def local_models() -> Iterator[LocalModel]:

@@ -60,6 +60,11 @@ class MlxVerifier:
             tokenizer=checkpoint.find_tokenizer(place),
         )
 
+    @staticmethod
+    def chosen_weights(weights: str, kv_dtype: str, checkpoint_dtype: str) -> str:
+        """See the seam."""
+        return choose_mode(weights, kv_dtype, checkpoint_dtype, None).weights
+
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab, of which MLX touches all memory at once."""
         self.slab = Slab(geometry, num_lanes, self.config, self._mode.dtype)

@@ -38,4 +38,4 @@ def _judged(model: LocalModel) -> LocalModel:
     bits = said.get("bits") if isinstance(said, dict) else None
     quantization = f"{bits}bit" if bits else str(config.get("dtype") or config.get("torch_dtype") or "")
     problem = "" if family in families.names() else f"model_type {family!r} cannot run"
-    return replace(model, family=family, quantization=quantization, problem=problem)
+    return replace(model, family=family, quantization=quantization, problem=problem, config=config)

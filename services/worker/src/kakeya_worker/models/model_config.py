@@ -49,6 +49,13 @@ class ModelConfig:
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim
 
     @property
+    def num_weights(self) -> int:
+        """How many numbers all matrices hold; norms and biases are a thousandth of them."""
+        attention = 2 * self.hidden_size * (self.num_heads + self.num_kv_heads) * self.head_dim
+        tables = (1 if self.tied_head else 2) * self.vocab_size * self.hidden_size
+        return tables + self.num_layers * (attention + 3 * self.hidden_size * self.intermediate_size)
+
+    @property
     def bound_on_positions(self) -> tuple[int, str]:
         """What S + W may not exceed, and which of the model's numbers that is."""
         if self.sliding_window is not None and self.sliding_window < self.max_positions:

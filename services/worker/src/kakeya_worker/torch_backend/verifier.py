@@ -51,6 +51,11 @@ class TorchVerifier:
             model_digest=digest,
         )
 
+    @staticmethod
+    def chosen_weights(weights: str, kv_dtype: str, checkpoint_dtype: str) -> str:
+        """See the seam."""
+        return choose_mode(weights, kv_dtype, checkpoint_dtype).weights
+
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab; memory is touched only as lanes are used."""
         self.slab = Slab(

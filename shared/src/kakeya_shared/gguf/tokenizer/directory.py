@@ -34,7 +34,7 @@ def tokenizer_directory(model: str) -> str:
 def of_file(path: Path) -> Path:
     """Of a model's file, or the first of several: the others say nothing of it. Raises GgufError."""
     part = read_part(path)
-    directory = _cache() / _digest(part)
+    directory = cache() / _digest(part)
     last = directory / "tokenizer.json"
     if last.is_file():
         return directory
@@ -71,8 +71,8 @@ def _config(said: Metadata, vocabulary: Vocabulary) -> dict[str, Any]:
     return config | {"clean_up_tokenization_spaces": False}
 
 
-def _cache() -> Path:
-    """Follows the XDG base directory specification. Raises GgufError where there is no home directory."""
+def cache() -> Path:
+    """Of all such directories. Follows the XDG base directory specification. Raises GgufError where there is no home directory."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if home.startswith("~"):
         raise GgufError("there is no home directory to keep a tokenizer in: set HOME or XDG_CACHE_HOME")

@@ -360,11 +360,9 @@ def test_a_chat_template_of_a_file(
 
 def test_a_bad_chat_template_of_a_file_is_told(talk: Talk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert talk("hello\n", "--chat-template", str(tmp_path / "none.jinja")) == 1
-    error = capsys.readouterr().err
-    assert (
-        error
-        == f"kakeya chat: error: the chat template {tmp_path / 'none.jinja'} cannot be read: No such file or directory\n"
-    )
+    file = tmp_path / "none.jinja"
+    error = f"kakeya chat: error: the chat template {file} cannot be read: No such file or directory\n"
+    assert capsys.readouterr().err == error
 
 
 def test_a_signal_to_end_is_heeded_where_ctrl_c_is_ignored_if_that_is_asked_for() -> None:

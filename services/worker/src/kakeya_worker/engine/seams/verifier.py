@@ -101,6 +101,9 @@ class Verifier(Protocol):
 
     Raises:
         ModelRefused: the model cannot run as asked.
+
+    A backend may have a static method `chosen_weights(weights, kv_dtype, checkpoint_dtype) -> str`, which says what
+    "auto" stands for here without loading anything, and raises ModelRefused. `kakeya models list` asks it.
     """
 
     facts: ModelFacts

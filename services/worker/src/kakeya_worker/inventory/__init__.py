@@ -1,0 +1,1 @@
+"""What lies on this host: models with what they would take here, and what workers keep of them."""

@@ -1,0 +1,38 @@
+"""The memory that a model would take in a worker that is told nothing of sizes."""
+
+from typing import Final, NamedTuple
+
+from kakeya_worker import sizing
+from kakeya_worker.models.model_config import ModelConfig
+from kakeya_worker.settings import WorkerSettings
+
+_ITEM_BYTES: Final = {"int8": 1, "bfloat16": 2, "float32": 4}
+_SINK: Final[int] = WorkerSettings.model_fields["sink"].default
+_CHUNK: Final[int] = WorkerSettings.model_fields["chunk_tokens"].default
+
+
+class Footprint(NamedTuple):
+    """In bytes.
+
+    Attributes:
+        weights: all matrices; scales, norms and biases are a hundredth of them at most.
+        lane: the KV of one session, with its slack.
+        window: of such a lane, in tokens.
+    """
+
+    weights: int
+    lane: int
+    window: int
+
+
+def footprint(config: ModelConfig, weights: str) -> Footprint | None:
+    """Of a model whose weights are held in some type of numbers; None where no lane of it fits.
+
+    Args:
+        weights: int8, bfloat16 or float32.
+    """
+    kv_bytes = config.kv_elements_per_token * _ITEM_BYTES["bfloat16" if weights == "int8" else weights]
+    lane = sizing.usual_lane(config.bound_on_positions[0], kv_bytes, sink=_SINK, chunk=_CHUNK)
+    if lane is None:
+        return None
+    return Footprint(config.num_weights * _ITEM_BYTES[weights], lane.num_slots * kv_bytes, lane.window)

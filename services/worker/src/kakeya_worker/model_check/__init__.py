@@ -1,0 +1,1 @@
+"""How far a model, as it runs here, is from its own numbers in float32."""
