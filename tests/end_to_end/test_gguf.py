@@ -37,8 +37,9 @@ def test_a_model_of_ollamas_store_is_listed_served_and_talked_to(
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "store"))
     kakeya = (sys.executable, "-m", "kakeya")
     listed = subprocess.run([*kakeya, "models", "list", "--json"], capture_output=True, text=True, check=True)
-    (model,) = [each for each in json.loads(listed.stdout) if each["model"] == NAME]
+    (model,) = [each for each in json.loads(listed.stdout)["models"] if each["model"] == NAME]
     assert (model["family"], model["quantization"], model["problem"], model["note"]) == ("qwen3", "BF16", None, None)
+    assert model["memory"]["weights_bytes"] in (2_752_512, 2 * 2_752_512)
     with UpProcess("--model", NAME, *FLAGS) as up:
         up.wait_ready()
         choice = asked(up, max_tokens=32)

@@ -322,10 +322,11 @@ def test_models_that_are_here_are_listed(
     assert models_command.main(["list"]) == 0
     row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(MODEL))
     size = f"{sum(len(FILES[name]) for name in WANTED):,}"
-    assert row == [MODEL, "main", "llama", "-", size, "whole", directory]
+    assert row[:5] == [MODEL, "main", "llama", "-", size]
+    assert row[-2:] == ["whole", directory]
     (Path(directory) / "model.safetensors").unlink()
     assert models_command.main(["list", "--json"]) == 0
-    listed = {each["model"]: each for each in json.loads(capsys.readouterr().out)}
+    listed = {each["model"]: each for each in json.loads(capsys.readouterr().out)["models"]}
     assert listed["kakeya-nano"]["problem"] is None
     assert "model.safetensors cannot be read" in listed[MODEL]["problem"]
     from kakeya_shared import installed_models, plugins

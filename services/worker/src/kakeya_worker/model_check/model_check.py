@@ -1,6 +1,7 @@
 """`kakeya models check`: a model's logits, as it runs here, beside those of its own numbers in float32."""
 
 import gc
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,6 +23,7 @@ MOST_KL: Final = 0.02
 """Nats a token: twice what int8 loses on the trained model on which it loses most."""
 _REFERENCE: Final = "float32"
 _ITEM_BYTES: Final = 4
+_REPORT_SECONDS: Final = 2.0
 
 Report = Callable[[str], None]
 
@@ -116,11 +118,13 @@ def _first(
 
 
 def _second(settings: WorkerSettings, token_ids: Sequence[int], logits: list[Floats], report: Report) -> Agreement:
-    agreement = Agreement()
+    agreement, reported_at = Agreement(), time.monotonic()
     for reference in scored(_loaded(settings), token_ids):
         start = agreement.num_positions
         agreement.add(logits.pop(0), reference, token_ids[start + 1 : start + 1 + len(reference)])
-        report(f"{agreement.num_positions} of {len(token_ids)} tokens compared")
+        if time.monotonic() - reported_at > _REPORT_SECONDS:
+            reported_at = time.monotonic()
+            report(f"{agreement.num_positions} of {len(token_ids)} tokens compared")
     return agreement
 
 

@@ -77,6 +77,19 @@ class Mode:
 
 def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
     """Resolves "auto". Raises ModelRefused."""
+    chosen, kernel, product = _chosen(weights, kv_dtype, checkpoint_dtype)
+    if chosen == "int8":
+        return _exact_mode("bfloat16" if kv_dtype == "auto" else kv_dtype, kernel, product)
+    return Mode(chosen, _FLOATS[chosen])
+
+
+def choose_weights(weights: str, kv_dtype: str, checkpoint_dtype: str) -> str:
+    """Those of the mode that would be chosen; nothing is tried out for it. Raises ModelRefused."""
+    return _chosen(weights, kv_dtype, checkpoint_dtype)[0]
+
+
+def _chosen(weights: str, kv_dtype: str, checkpoint_dtype: str) -> tuple[str, Kernel | None, IntegerProduct | None]:
+    """The weights, and what would multiply them exactly. Raises ModelRefused."""
     if weights not in ("auto", "int8", *_FLOATS):
         raise ModelRefused(f"weights {weights!r} cannot run; what can: int8, {', '.join(_FLOATS)}")
     if kv_dtype not in ("auto", *_FLOATS):
@@ -92,10 +105,9 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
     if weights == "int8":
         if problem is not None:
             raise ModelRefused(f"exact mode cannot run: {problem}")
-        return _exact_mode("bfloat16" if kv_dtype == "auto" else kv_dtype, kernel, product)
-    if kv_dtype not in ("auto", weights):
+    elif kv_dtype not in ("auto", weights):
         raise ModelRefused(f"weights of {weights} keep their KV in {weights}, not {kv_dtype}")
-    return Mode(weights, _FLOATS[weights])
+    return weights, kernel, product
 
 
 def _integer_product() -> IntegerProduct:

@@ -15,7 +15,7 @@ from kakeya_worker.models import checkpoint, families, output_head
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.model_digest import model_digest
 from kakeya_worker.torch_backend.gguf_weights import GgufWeights
-from kakeya_worker.torch_backend.mode import choose_mode
+from kakeya_worker.torch_backend.mode import choose_mode, choose_weights
 from kakeya_worker.torch_backend.safetensors_weights import SafetensorsWeights
 from kakeya_worker.torch_backend.slab import Slab
 from kakeya_worker.torch_backend.weights import Weights
@@ -54,7 +54,7 @@ class TorchVerifier:
     @staticmethod
     def chosen_weights(weights: str, kv_dtype: str, checkpoint_dtype: str) -> str:
         """See the seam."""
-        return choose_mode(weights, kv_dtype, checkpoint_dtype).weights
+        return choose_weights(weights, kv_dtype, checkpoint_dtype)
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab; memory is touched only as lanes are used."""

@@ -101,7 +101,7 @@ def test_all_are_listed_together(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "folder" / "model.gguf").write_bytes(gguf(QWEN3 | {"tokenizer.ggml.pre": "own"}))
     ollama_files.add(tmp_path / "ollama", "tiny", gguf(QWEN3))
     assert models_command.main(["list", "--json", "--folder", str(tmp_path / "folder")]) == 0
-    found = {each["model"]: each for each in json.loads(capsys.readouterr().out)}
+    found = {each["model"]: each for each in json.loads(capsys.readouterr().out)["models"]}
     assert found["ollama:tiny:latest"]["quantization"] == "Q4_K_M"
     nano = found["kakeya-nano"]
     assert (nano["family"], nano["quantization"], nano["problem"], nano["note"]) == ("qwen3", "bfloat16", None, None)
