@@ -107,15 +107,7 @@ def _desk(
     return Desk(
         settings=settings,
         client=client,
-        models=ServedModels(
-            client,
-            settings.tokenizers,
-            settings.aliases,
-            _tokenizers(settings),
-            settings.tool_families,
-            patterns=settings.alias_patterns,
-            chat_templates=settings.chat_templates,
-        ),
+        models=_models(client, settings),
         answering=Answering(maker, metrics, settings.keep_alive_comment_seconds),
         finding=finding,
         house=House(admission, cut_short),
@@ -125,6 +117,18 @@ def _desk(
 def _page(desk: Desk, sessions: OpenSessions, stop: asyncio.Event) -> Sequence[Route]:
     feeds = Feeds(desk.client, desk.settings.keep_alive_comment_seconds, stop)
     return UiRoutes(feeds, KeptAnswers(ChatRoute(desk), sessions.tasks)).routes()
+
+
+def _models(client: AsyncClient, settings: HttpSettings) -> ServedModels:
+    return ServedModels(
+        client,
+        settings.tokenizers,
+        settings.aliases,
+        _tokenizers(settings),
+        settings.tool_families,
+        patterns=settings.alias_patterns,
+        chat_templates=settings.chat_templates,
+    )
 
 
 def _tokenizers(settings: HttpSettings) -> Callable[[str], ModelTokenizer]:

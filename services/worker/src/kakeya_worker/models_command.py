@@ -17,9 +17,10 @@ EXIT_UNCHECKED = 3
 EXIT_INTERRUPTED = 130
 _EPILOG = """\
 Models come from the Hugging Face Hub into its cache ($HF_HOME, else ~/.cache/huggingface), where workers find them.
-$HF_ENDPOINT names another hub, $HF_TOKEN a token, and HF_HUB_OFFLINE=1 asks none. A download that was broken off goes
-on where it was. Every file's digest is checked. The list also shows Ollama's store ($OLLAMA_MODELS, else
-~/.ollama/models), GGUF files below folders that are named, what each model would take here, and what is kept of them.
+A pull prints the directory. $HF_ENDPOINT names another hub, $HF_TOKEN a token, and HF_HUB_OFFLINE=1 asks none. A
+download that was broken off goes on where it was. Every file's digest is checked. The list also shows Ollama's store
+($OLLAMA_MODELS, else ~/.ollama/models), GGUF files below folders that are named, what each model would take here, and
+what is kept of them.
 
 Exit status: 0, 1 where a model is not here as a whole, or a checked one loses more than --max-kl, 3 where one cannot be
 checked. A check takes four bytes a weight; variables of a worker (KAKEYA_WORKER_*) count.
@@ -80,9 +81,9 @@ def _positive(text: str) -> int:
 
 
 _FLAGS = {"pull": _pull_flags, "list": _list_flags, "check": _check_flags}
-_CHECK = "load a model as a worker would, and compare its logits with those of its own numbers in float32"
-_PULL = "download what is missing of a model and check all of it; its directory is printed"
-_LIST = "list the models that are on this host"
+_CHECK = "compare a model, as it runs here, with float32"
+_PULL = "download what is missing of a model and check all of it"
+_LIST = "list the models on this host"
 
 
 def _pull(flags: argparse.Namespace) -> int:

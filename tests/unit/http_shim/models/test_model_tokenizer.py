@@ -8,7 +8,8 @@ from tokenizers import AddedToken
 
 from kakeya.text.chat_tokenizer import PromptTooLong, TemplateStopped, TokenizerError
 from kakeya.text.rendering.budget import patience
-from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
+from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
+from kakeya_http_shim.models.prompt import Prompt
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
 from tests.unit.sdk import tiny_tokenizer

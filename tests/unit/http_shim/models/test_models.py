@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_shared import installed_models
 from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
+from kakeya_shared.process.service_process import StartError
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
@@ -216,3 +218,34 @@ async def test_keys_are_passed_on(shim: Shim) -> None:
     assert response.status_code == 200
     for method in ("ListModels", "CreateSession", "AppendTokens", "Generate"):
         assert shim.runtime.metadata[method][-1]["authorization"] == "Bearer mine", method
+
+
+async def test_a_chat_template_of_a_file_takes_the_place_of_the_tokenizers(
+    runtime: ScriptedRuntime, tokenizer_dir: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.jinja"
+    file.write_text("{% for message in messages %}<{{ message.role }}> {{ message.content }}{% endfor %}")
+    async with serving_shim(runtime, tokenizer_dir, "--chat-template", f"counter={file}") as shim:
+        assert (await shim.chat(max_tokens=1)).status_code == 200
+        (request,) = runtime.requests["AppendTokens"]
+        sent = ChatTokenizer(str(tokenizer_dir)).decode(list(request.token_ids))
+        assert sent.startswith("<user> ")
+
+
+@pytest.mark.parametrize(
+    ("model", "source", "reason"),
+    [
+        ("counter", "{% for %}", "own.jinja is not Jinja: line 1: "),
+        ("counter", "always the same", "own.jinja writes a user's message neither"),
+        ("other", "{{ messages }}", "none was named for it (--tokenizer other=DIR_OR_HUB_ID)"),
+    ],
+)
+async def test_a_bad_chat_template_is_refused_at_the_start(
+    runtime: ScriptedRuntime, tokenizer_dir: Path, tmp_path: Path, model: str, source: str, reason: str
+) -> None:
+    (tmp_path / "own.jinja").write_text(source)
+    with pytest.raises(StartError) as caught:
+        async with serving_shim(runtime, tokenizer_dir, "--chat-template", f"{model}={tmp_path}/own.jinja"):
+            pytest.fail("it serves")
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from kakeya import TokenDetail
 from kakeya.text.detokenizer import Detokenizer
-from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
+from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
+from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.text.answer_text import likelihood
 from kakeya_http_shim.text.delta import Delta, Likelihood
 from kakeya_http_shim.text.token_texts import TokenTexts

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kakeya import Grammar, Reasoning
-from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError
 

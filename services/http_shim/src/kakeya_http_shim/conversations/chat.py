@@ -10,7 +10,8 @@ from kakeya.text.chat_tokenizer import Tools
 from kakeya_http_shim.conversations import tags
 from kakeya_http_shim.conversations.call_numbers import numbered
 from kakeya_http_shim.conversations.tags import Candidate
-from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
+from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
+from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.messages import AssistantMessage, Message, for_template
 from kakeya_http_shim.text.delta import Delta

@@ -10,7 +10,7 @@ from kakeya_http_shim.conversations.heads import Heads, behind_head
 from kakeya_http_shim.conversations.said import SESSION_ID_HEADER, Why
 from kakeya_http_shim.conversations.tags import Candidate
 from kakeya_http_shim.conversations.way import Search, Way
-from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.problems import ApiError
 from kakeya_shared.contract.features import TURN_SEARCH
 

@@ -12,7 +12,7 @@ from kakeya import AsyncClient, Conflict, KakeyaError, PlaceKind
 from kakeya_http_shim.conversations.chat import Chat
 from kakeya_http_shim.conversations.said import Why
 from kakeya_http_shim.conversations.way import Way
-from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.prompt import Prompt
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()

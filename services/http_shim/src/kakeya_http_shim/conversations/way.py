@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kakeya_http_shim.conversations.said import Said, State, Why
-from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,18 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TemplateStopped, TokenizerError, Tools
 from kakeya.text.rendering.kept import Kept
+from kakeya_http_shim.models.prompt import Prompt, Thinking
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract import tokenizer_digest
 
 _OPENS_THOUGHT: Final = "<think>"
 _CLOSES_THOUGHT: Final = "</think>"
-
-Thinking = Literal["not", "perhaps", "inside"]
-"""An answer has no thoughts in front, may begin with some, or begins within them."""
 
 _MAX_BEGINNINGS = 64
 """Variables of chat templates that are known; some few are in use at a time."""
@@ -26,30 +23,6 @@ _MAX_LENGTHS = 4096
 
 _NUM_LAST_TOKENS = 16
 """Of a prompt: where it opens a thought, that is among them, even if each letter is a token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What a session is told before it answers.
-
-    Attributes:
-        num_pinned: leading tokens that hold its system messages; they should be kept for ever.
-        is_chat: it was rendered from messages.
-        text: what it was made of; None where it came as tokens.
-        open_text: of the message that the answer goes on with; None where it begins one.
-        begins: how the answer begins, where that cannot be told from the tokens.
-    """
-
-    token_ids: list[int]
-    num_pinned: int = 0
-    is_chat: bool = False
-    text: str | None = None
-    open_text: str | None = None
-    begins: Thinking | None = None
-
-    def after(self, num_tokens: int) -> "Prompt":
-        """Without so many tokens, which a session has already."""
-        return replace(self, token_ids=self.token_ids[num_tokens:], text=None)
 
 
 class ModelTokenizer:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from kakeya_http_shim.conversations.chat import Conversation
 from kakeya_http_shim.conversations.tags import Candidate
-from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.routes import prompts

@@ -21,7 +21,7 @@ from kakeya_http_shim.choices.held import Held
 from kakeya_http_shim.conversations.branches import Branches
 from kakeya_http_shim.conversations.chat import Chat
 from kakeya_http_shim.conversations.way import Way
-from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError, from_kakeya
 from kakeya_http_shim.requests.chat_request import ChatRequest

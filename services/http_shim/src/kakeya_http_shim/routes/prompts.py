@@ -12,7 +12,7 @@ from kakeya.text.rendering.budget import patience
 from kakeya_http_shim.choices import ask
 from kakeya_http_shim.conversations.chat import Conversation, TemplateMessages
 from kakeya_http_shim.conversations.tags import Candidate
-from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError, context_length_exceeded
 from kakeya_http_shim.requests.chat_request import ChatRequest

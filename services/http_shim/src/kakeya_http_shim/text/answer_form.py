@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Thinking
+from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
+from kakeya_http_shim.models.prompt import Thinking
 from kakeya_http_shim.text.calling import Calling
 from kakeya_http_shim.text.delta import Delta
 from kakeya_http_shim.text.reasoning import TAGS, ReasoningSplit

@@ -72,7 +72,7 @@ def _config(said: Metadata, vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def cache() -> Path:
-    """Of all such directories. Follows the XDG base directory specification. Raises GgufError where there is no home directory."""
+    """Of all such directories, by XDG's base directory specification. Raises GgufError: there is no home directory."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if home.startswith("~"):
         raise GgufError("there is no home directory to keep a tokenizer in: set HOME or XDG_CACHE_HOME")

@@ -165,3 +165,26 @@ def test_the_line_to_try_goes_past_a_proxy(variable: str) -> None:
     line = curl_line("http://127.0.0.1:8000", "m", with_key=False, environment={variable: "http://proxy:3128"})
     words = shlex.split(line)
     assert words[words.index("--noproxy") + 1] == "*"
+
+
+def test_a_chat_template_takes_the_place_of_the_models(tmp_path: Path) -> None:
+    (tmp_path / "own.jinja").write_text("{{ messages }}")
+    with Ports() as ports:
+        made = HttpPlan.make(
+            "127.0.0.1:0", ROUTER, "owner/Model-1", {}, ports, template_file=Path(tmp_path, "x", "..", "own.jinja")
+        )
+    assert f"--chat-template=Model-1={tmp_path}/own.jinja" in made.program(ROUTER).command
+    assert not any("--chat-template" in word for word in plan().program(ROUTER).command)
+
+
+def test_a_bad_chat_template_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    (tmp_path / "bad.jinja").write_text("one {% two")
+    with Ports() as ports, pytest.raises(StackError, match=r"bad\.jinja is not Jinja: line 1: "):
+        HttpPlan.make("127.0.0.1:0", ROUTER, "owner/Model-1", {}, ports, template_file=tmp_path / "bad.jinja")
+
+
+def test_a_chat_template_without_http_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        UpSettings.parse(["--chat-template", "own.jinja", "--http-bind", "none"])
+    assert ended.value.code == 2
+    assert "--chat-template is the HTTP shim's, which --http-bind none leaves out" in capsys.readouterr().err

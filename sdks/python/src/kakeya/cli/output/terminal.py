@@ -25,7 +25,7 @@ class Terminal:
     background, they keep their meaning; so does one of them that is ignored, as under nohup.
 
     Args:
-        is_alone: nobody is asked for anything, whoever sits at it.
+        is_alone: nobody is asked for anything, also where a person sits at it.
         heeds_endings: SIGTERM and a closed window are heeded where Ctrl-C is ignored, too: as a KeyboardInterrupt.
 
     Attributes:
