@@ -43,6 +43,13 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return line.removeprefix("kakeya models: error: ")
 
 
+def raises(error: BaseException) -> Any:
+    def fail(_settings: Any) -> None:
+        raise error
+
+    return fail
+
+
 def test_figures_are_those_of_the_formulas() -> None:
     generator = np.random.default_rng(1)
     logits, reference = (generator.normal(size=(5, 7)).astype(np.float32) for _ in range(2))
@@ -135,6 +142,9 @@ def test_what_cannot_be_checked_is_told(
     assert error_of(capsys, "kakeya-nano", "--text-file", str(tmp_path / "bytes")).endswith("it is no text in UTF-8")
     assert error_of(capsys, "kakeya-nano", "--text-file", str(tmp_path / "none")).endswith("No such file or directory")
     assert error_of(capsys, "kakeya-nano", "--text-file", str(tmp_path / "short")).endswith("fewer than two tokens")
+    with monkeypatch.context() as patched:
+        patched.setattr(model_check, "load_verifier", raises(MemoryError("no room")))
+        assert error_of(capsys, "kakeya-nano") == "kakeya-nano cannot be loaded: no room"
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
     assert error_of(capsys, "kakeya-nano", "--tokens", "4").endswith("in float32, and 1,000 are available")
     monkeypatch.setenv("KAKEYA_WORKER_BACKEND", "own")
