@@ -72,8 +72,9 @@ def test_the_numbers_are_those_that_a_worker_comes_to(capsys: pytest.CaptureFixt
     verifier = TorchVerifier(str(directory), weights="auto", kv_dtype="auto", num_threads=1, cache_directory=None)
     slab = sizing.plan(verifier.facts, sink=4, window=None, chunk=32, num_lanes=None, slab_bytes=None)
     assert (nano["backend"], nano["weights"]) == ("torch", verifier.facts.weights)
-    item_bytes = {"int8": 1, "bfloat16": 2, "float32": 4}[verifier.facts.weights]
-    assert nano["memory"]["weights_bytes"] == item_bytes * sum(prod(shape) for shape in shapes if len(shape) == 2)
+    item_bytes = {"int8": 1 + 2 / 64, "bfloat16": 2, "float32": 4}[verifier.facts.weights]
+    num_weights = sum(prod(shape) for shape in shapes if len(shape) == 2)
+    assert nano["memory"]["weights_bytes"] == int(item_bytes * num_weights)
     engine = Engine(verifier, slab.geometry, 1, 128)
     assert nano["memory"]["lane_bytes"] == engine.lanes.totals().lane_bytes
     assert nano["memory"]["window"] == slab.geometry.window
@@ -247,7 +248,8 @@ def test_a_footprint_follows_the_type_of_the_weights() -> None:
     assert whole
     assert half
     assert exact
-    assert whole.weights == 2 * half.weights == 4 * exact.weights
+    assert whole.weights == 2 * half.weights == 4 * config.num_weights
+    assert exact.weights == config.num_weights + config.num_weights // 64 * 2, "a scale for each 64"
     assert whole.lane == 2 * half.lane == 2 * exact.lane
 
 

@@ -6,7 +6,8 @@ from kakeya_worker import sizing
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.settings import WorkerSettings
 
-_ITEM_BYTES: Final = {"int8": 1, "bfloat16": 2, "float32": 4}
+_KV_BYTES: Final = {"int8": 2, "bfloat16": 2, "float32": 4}
+_WEIGHT_BITS: Final = {"int8": 8.25, "bfloat16": 16, "float32": 32}  # two bytes of a scale are for 64 weights of int8
 _SINK: Final[int] = WorkerSettings.model_fields["sink"].default
 _CHUNK: Final[int] = WorkerSettings.model_fields["chunk_tokens"].default
 
@@ -15,7 +16,7 @@ class Footprint(NamedTuple):
     """In bytes.
 
     Attributes:
-        weights: all matrices; scales, norms and biases are a hundredth of them at most.
+        weights: all matrices; norms and biases are a hundredth of them at most.
         lane: the KV of one session, with its slack.
         window: of such a lane, in tokens.
     """
@@ -31,8 +32,8 @@ def footprint(config: ModelConfig, weights: str) -> Footprint | None:
     Args:
         weights: int8, bfloat16 or float32.
     """
-    kv_bytes = config.kv_elements_per_token * _ITEM_BYTES["bfloat16" if weights == "int8" else weights]
+    kv_bytes = config.kv_elements_per_token * _KV_BYTES[weights]
     lane = sizing.usual_lane(config.bound_on_positions[0], kv_bytes, sink=_SINK, chunk=_CHUNK)
     if lane is None:
         return None
-    return Footprint(config.num_weights * _ITEM_BYTES[weights], lane.num_slots * kv_bytes, lane.window)
+    return Footprint(int(config.num_weights * _WEIGHT_BITS[weights]) // 8, lane.num_slots * kv_bytes, lane.window)

@@ -13,7 +13,7 @@ from kakeya_local.stack.supervision.loading_progress import progress
     [
         ({"event": "loading layers", "loaded": 7, "of": 30}, "loading layers: 23 %"),
         (
-            {"event": "converting weights to int8", "matrices": 3, "bytes": 400, "of_bytes": 1000},
+            {"event": "converting weights to int8", "matrices": 3, "weights": 400, "of_weights": 1000},
             "converting weights to int8: 40 %",
         ),
         ({"event": "reading the weights for their digest", "bytes": 9}, "reading the weights for their digest"),
