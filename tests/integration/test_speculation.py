@@ -19,6 +19,10 @@ async def test_a_session_that_drafts_says_the_same(client: kakeya.AsyncClient) -
         async with await client.create_session(speculation=speculation) as session:
             await session.append(range(50))
             found[speculation] = await _answer(session)
+            again, info = (await _answer(session))[1], await session.info()
+            dones = (found[speculation][1], again)
+            assert info.num_drafted_tokens == sum(done.num_drafted_tokens for done in dones)
+            assert info.num_accepted_tokens == sum(done.num_accepted_tokens for done in dones)
     plain, drafting = found["none"], found["ngram"]
     assert drafting[0] == plain[0]
     assert (plain[1].num_drafted_tokens, plain[1].num_accepted_tokens) == (0, 0)

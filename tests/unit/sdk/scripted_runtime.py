@@ -484,6 +484,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             epoch=3,
             boundaries=self.boundaries,
             inexact_resume=not self.is_old,
+            drafted_token_count=0 if self.is_old else 9,
+            accepted_token_count=0 if self.is_old else 4,
         )
 
     def ListSessions(self, request: pb.ListSessionsRequest, context: grpc.ServicerContext) -> Any:

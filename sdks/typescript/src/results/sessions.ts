@@ -52,6 +52,10 @@ export interface SessionInfo extends Sight {
   readonly boundaries: readonly number[];
   /** Whether it may go on under another fingerprint. */
   readonly inexactResume: boolean;
+  /** Drafts of its proposer that were checked, over all its answers that came to their end. */
+  readonly numDraftedTokens: number;
+  /** Those that were right. */
+  readonly numAcceptedTokens: number;
 }
 
 /** What a list says of a session; its `info` says more. */
@@ -187,6 +191,8 @@ export function sessionInfo(response: wire.GetSessionInfoResponse): SessionInfo 
     epoch: number64(response.epoch),
     boundaries: response.boundaries.map(number64),
     inexactResume: response.inexactResume,
+    numDraftedTokens: number64(response.draftedTokenCount),
+    numAcceptedTokens: number64(response.acceptedTokenCount),
   };
 }
 

@@ -233,6 +233,16 @@ async def test_a_session_that_is_full(shim: Shim) -> None:
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
+async def test_drafts_of_the_runtime_are_told_beside_openais_counts(shim: Shim) -> None:
+    done = pb.GenerateDone(
+        stop_reason=pb.STOP_REASON_EOS, history_length=40, drafted_token_count=7, accepted_token_count=5
+    )
+    shim.runtime.unusual_responses.append(pb.GenerateResponse(done=done))  # of each answer
+    usage = (await shim.chat(n=2)).json()["usage"]
+    assert usage["kakeya"]["drafts"] == {"drafted": 14, "accepted": 10}
+    assert "completion_tokens_details" not in usage
+
+
 async def test_what_is_seen_after_a_stop_text(shim: Shim) -> None:
     shim.will_say("one two three four")
     usage = (await shim.chat(stop="three")).json()["usage"]

@@ -41,6 +41,8 @@ async def test_tokens_then_done(client: Client, worker: FakeWorker) -> None:
     assert done.op_id
     assert dict(await call.initial_metadata())["kakeya-op-id"] == done.op_id
     assert (await client.generate(session_id, 17))[-1].done.evicted_token_count == 25 - SINK - WINDOW
+    info = await client.info(session_id)
+    assert (info.drafted_token_count, info.accepted_token_count) == (2 * 7, 2 * 5)
 
 
 async def test_the_session_is_free_and_its_record_true_when_done_arrives(client: Client, worker: FakeWorker) -> None:

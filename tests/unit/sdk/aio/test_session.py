@@ -146,6 +146,8 @@ async def test_info(session: AsyncSession, runtime: ScriptedRuntime) -> None:
         epoch=3,
         boundaries=(1, 2),
         inexact_resume=True,
+        num_drafted_tokens=9,
+        num_accepted_tokens=4,
     )
 
 

@@ -145,6 +145,8 @@ def test_info(session: Session, runtime: ScriptedRuntime) -> None:
         epoch=3,
         boundaries=(1, 2),
         inexact_resume=True,
+        num_drafted_tokens=9,
+        num_accepted_tokens=4,
     )
 
 

@@ -1432,6 +1432,8 @@ class GetSessionInfoResponse(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     BOUNDARIES_FIELD_NUMBER: _builtins.int
     INEXACT_RESUME_FIELD_NUMBER: _builtins.int
+    DRAFTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    ACCEPTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
     cache_invariant_inv1_violations: _builtins.int
@@ -1451,6 +1453,11 @@ class GetSessionInfoResponse(_message.Message):
     """Rises with each new lease on the session."""
     inexact_resume: _builtins.bool
     """As in CreateSessionRequest."""
+    drafted_token_count: _builtins.int
+    """Over all its answers that came to their end: drafts of its proposer that were checked, and those that were right. A fork
+    begins with none.
+    """
+    accepted_token_count: _builtins.int
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
         """The part of the history that is kept: what its last token saw, and the next is chosen from; ascending."""
@@ -1477,10 +1484,12 @@ class GetSessionInfoResponse(_message.Message):
         epoch: _builtins.int = ...,
         boundaries: _abc.Iterable[_builtins.int] | None = ...,
         inexact_resume: _builtins.bool = ...,
+        drafted_token_count: _builtins.int = ...,
+        accepted_token_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boundaries", b"boundaries", "cache_invariant_inv1_violations", b"cache_invariant_inv1_violations", "cache_invariant_inv2_violations", b"cache_invariant_inv2_violations", "epoch", b"epoch", "exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "idle_seconds", b"idle_seconds", "inexact_resume", b"inexact_resume", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "retained", b"retained", "state", b"state", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_token_count", b"accepted_token_count", "boundaries", b"boundaries", "cache_invariant_inv1_violations", b"cache_invariant_inv1_violations", "cache_invariant_inv2_violations", b"cache_invariant_inv2_violations", "drafted_token_count", b"drafted_token_count", "epoch", b"epoch", "exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "idle_seconds", b"idle_seconds", "inexact_resume", b"inexact_resume", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "retained", b"retained", "state", b"state", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

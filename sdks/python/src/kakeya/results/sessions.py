@@ -67,6 +67,8 @@ class SessionInfo(Sight):
         epoch: rises with each new lease on the session.
         boundaries: history lengths at which its last turns ended, at most four, ascending: where others can branch off.
         inexact_resume: whether it may go on under another fingerprint.
+        num_drafted_tokens, num_accepted_tokens: drafts of its proposer that were checked, and those that were right,
+            over all its answers that came to their end.
     """
 
     history_length: int
@@ -84,6 +86,8 @@ class SessionInfo(Sight):
     epoch: int
     boundaries: tuple[int, ...] = ()
     inexact_resume: bool = False
+    num_drafted_tokens: int = 0
+    num_accepted_tokens: int = 0
 
     @classmethod
     def from_wire(cls, response: runtime_pb2.GetSessionInfoResponse) -> Self:
@@ -103,6 +107,8 @@ class SessionInfo(Sight):
             epoch=response.epoch,
             boundaries=tuple(response.boundaries),
             inexact_resume=response.inexact_resume,
+            num_drafted_tokens=response.drafted_token_count,
+            num_accepted_tokens=response.accepted_token_count,
         )
 
 

@@ -32,6 +32,17 @@ class ForgottenParts(BaseModel):
     results: bool | None = Field(None, description="a part of what tools have answered; where a tool has")
 
 
+class Drafts(BaseModel):
+    """Tokens that the session's proposer drafted.
+
+    OpenAI's `completion_tokens_details` counts tokens of a prediction that the client sent, and bills those that were
+    wrong; these are of the runtime's own, and in no other count.
+    """
+
+    drafted: int = Field(description="tokens that were drafted and checked")
+    accepted: int = Field(description="those that were right, which are part of the answer")
+
+
 class Sight(BaseModel):
     """What OpenAI's API has no field for; of several answers, that of the longest one."""
 
@@ -40,6 +51,7 @@ class Sight(BaseModel):
     evicted: int = Field(description="those that it did not see any more")
     session: SessionUsage | None = Field(None, description="of chats; the first answer's")
     forgotten: ForgottenParts | None = Field(None, description="of chats with tools, at the end of an answer")
+    drafts: Drafts | None = Field(None, description="of all answers, where there were any (speculative decoding)")
 
 
 class Usage(BaseModel):
@@ -74,6 +86,7 @@ def usage(prompts: Sequence[Spent], answers: Sequence[Spent]) -> Usage:
             evicted=longest.history_length - longest.num_retained,
             **_session(prompts[0].said),
             **_forgotten(longest),
+            **_drafts(answers),
         ),
     )
 
@@ -88,6 +101,12 @@ def _session(said: Said | None) -> dict[str, Any]:
 
 def _forgotten(spent: Spent) -> dict[str, Any]:
     return {} if spent.forgotten is None else {"forgotten": ForgottenParts(**spent.forgotten)}
+
+
+def _drafts(answers: Sequence[Spent]) -> dict[str, Any]:
+    num_drafted = sum(each.num_drafted for each in answers)
+    num_accepted = sum(each.num_accepted for each in answers)
+    return {"drafts": Drafts(drafted=num_drafted, accepted=num_accepted)} if num_drafted else {}
 
 
 def usage_so_far(spent: Spent | None) -> Usage | None:

@@ -69,6 +69,7 @@ class Spent:
         history_length: tokens of prompt and answer.
         num_retained: those that the model still sees.
         said: as of `Opened`.
+        num_drafted, num_accepted: drafts of the session's proposer that were checked, and right; known at its end.
         forgotten: of what was watched.
     """
 
@@ -78,6 +79,8 @@ class Spent:
     num_retained: int
     said: Said | None = None
     forgotten: Forgotten | None = None
+    num_drafted: int = 0
+    num_accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,5 +285,13 @@ def _told_end(opened: Opened, generation: AsyncGeneration, telling: Telling) -> 
     if telling.has_calls:
         reason = "tool_calls"
     num_retained = done.history_length - (done.num_forgotten_tokens or 0)
-    spent = Spent(opened.num_prompt_tokens, num_tokens, done.history_length, num_retained, opened.said)
+    spent = Spent(
+        opened.num_prompt_tokens,
+        num_tokens,
+        done.history_length,
+        num_retained,
+        opened.said,
+        num_drafted=done.num_drafted_tokens,
+        num_accepted=done.num_accepted_tokens,
+    )
     return Ended(reason, spent, is_full=done.stop_reason is StopReason.TRUNCATED, seconds=telling.seconds)

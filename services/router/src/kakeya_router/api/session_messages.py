@@ -55,6 +55,8 @@ def info(record: SessionRecord, glance: Glance) -> api.GetSessionInfoResponse:
         epoch=record.epoch,
         boundaries=sorted({length for length in record.turn_boundaries if length <= history_length}),
         inexact_resume=record.inexact_resume,
+        drafted_token_count=record.drafted_tokens,
+        accepted_token_count=record.accepted_tokens,
     )
 
 

@@ -131,7 +131,14 @@ class Answer:
     def _took(self, done: Done, pace: Pace) -> LastTurn:
         total_seconds = time.monotonic() - self._operation.began
         num_tokens = done.generated_token_count
-        return LastTurn(done.prefill_duration_seconds, pace.first_token_seconds, total_seconds, num_tokens)
+        return LastTurn(
+            done.prefill_duration_seconds,
+            pace.first_token_seconds,
+            total_seconds,
+            num_tokens,
+            num_drafted=done.drafted_token_count,
+            num_accepted=done.accepted_token_count,
+        )
 
     async def _produced(self) -> list[int]:
         """The tokens of a Generate that is gone on with; those that the client has seen stand.

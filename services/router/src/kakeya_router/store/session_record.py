@@ -159,6 +159,7 @@ class SessionRecord(Hash):
         shared: another CreateSession with the same request_id was answered with this session.
         lane_place: "EPOCH LANE": the number that its lane has on its worker, under that epoch.
         last_turn: figures of its latest answer, see `last_turn`.
+        drafted_tokens, accepted_tokens: drafts that were checked, and right, over all answers that came to their end.
     """
 
     session_id: SessionId
@@ -220,6 +221,8 @@ class SessionRecord(Hash):
     shared: bool = False
     lane_place: str = ""
     last_turn: str = ""
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     @property
     def is_tunnelled(self) -> bool:

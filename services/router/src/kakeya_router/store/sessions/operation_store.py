@@ -40,6 +40,7 @@ class LastTurn:
         total_seconds: from the call's begin to its end.
         num_tokens: of the answer.
         ended_ms: by Redis's clock, which writes it; 0: not written yet.
+        num_drafted, num_accepted: drafts that were checked, and right; the record has their sums alone.
     """
 
     prefill_seconds: float
@@ -47,6 +48,8 @@ class LastTurn:
     total_seconds: float
     num_tokens: int
     ended_ms: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -156,6 +159,8 @@ class OperationStore(SessionStore):
             num_rewinds=lane.num_rewinds,
             digest=digest_text(lane.history_digest),
             turn="" if turn is None else turn.text(),
+            drafted=0 if turn is None else turn.num_drafted,
+            accepted=0 if turn is None else turn.num_accepted,
         )
 
     async def release_operation(self, record: SessionRecord, claim: Claim) -> bool:

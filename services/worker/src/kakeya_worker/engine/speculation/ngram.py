@@ -57,7 +57,7 @@ class NgramProposer:
             for token_id in token_ids:
                 self._add(token_id)
             return
-        known = np.array([*self._last, *token_ids][-self._num_kept:], np.uint64)
+        known = np.array([*self._last, *token_ids][-self._num_kept :], np.uint64)
         self._end += len(token_ids)
         numbers = np.arange(self._end - len(known), self._end)
         self._ids[numbers % self._num_kept] = known

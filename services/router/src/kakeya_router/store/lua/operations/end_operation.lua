@@ -8,6 +8,7 @@
 -- arg num_rewinds: of the lane
 -- arg digest: of its history; '': not known
 -- arg turn: figures of the answer that it ends with (see last_turn.py); '': it ends with none
+-- arg drafted, accepted: drafts of that answer that were checked, and right
 -- out ended
 -- out closing {record}: ended, and claimed for good: it is to be closed under the operation's claim
 -- out gone: closed, lost, taken over or under another lease; nothing is changed
@@ -60,6 +61,10 @@ if redis.call('HGET', key.worker, 'incarnation') == record[2] then
 end
 if arg.turn ~= '' then
   redis.call('HSET', key.session, 'last_turn', arg.turn .. ' ' .. string.format('%.0f', now))
+end
+if tonumber(arg.drafted) > 0 then
+  redis.call('HINCRBY', key.session, 'drafted_tokens', arg.drafted)
+  redis.call('HINCRBY', key.session, 'accepted_tokens', arg.accepted)
 end
 charge(journal_length, now)
 if operation[2] == 'generate' and journal_length > tonumber(operation[4] or operation[3]) then
