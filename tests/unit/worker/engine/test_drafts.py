@@ -340,7 +340,7 @@ def test_a_proposer_hears_what_its_session_is(start: Start) -> None:
     """All of it, and after a fork, a rewind or a restore what the lane then keeps."""
     made.clear()
     engine = start(Remembering)
-    of_s = made[1]
+    _, of_s, _ = made[-3:]  # of "r", "s" and "t"
     found = answer(engine, 20)
     whole = [*range(100, 130), *found.tokens]
     engine.close("t", 1).result(TIMEOUT)
@@ -536,3 +536,10 @@ def test_a_reader_that_fails_fails_nobody_s_lane(start: Start, plain: Plain) -> 
     assert live_state(engine).history_length == 50
     assert tokens.ids == expected.tokens[:20]
     assert answer(engine, 40, length=50).tokens == expected.tokens[20:]
+
+
+def test_a_session_reserves_what_its_proposer_keeps(start: Start) -> None:
+    plain, drafting = start(None).lanes.totals(), start(Proposers("ngram")).lanes.totals()
+    assert drafting.lane_bytes - plain.lane_bytes == ngram.NgramProposer().memory_bytes == 1 << 20
+    assert drafting.slab_bytes == NUM_LANES * drafting.lane_bytes
+    assert drafting.kv_live_bytes == plain.kv_live_bytes

@@ -336,7 +336,7 @@ class CreateSessionResponse(_message.Message):
     sink: _builtins.int
     window: _builtins.int
     reserved_bytes: _builtins.int
-    """Bytes of KV reserved for the session: its whole lane, slack included."""
+    """Bytes reserved for the session: its whole lane, slack included, and what the worker's proposer keeps of a history."""
     exact: _builtins.bool
     """Whether logits are the same to the bit however tokens are chunked, batched, and wherever the session runs
     within one fingerprint. Otherwise floats differ within the tolerance of their type. A session that has gone on under

@@ -52,9 +52,11 @@ class SlabGauges:
             unit="bytes",
         )
         self._reserved = meters.gauge(
-            "kakeya_worker_kv_reserved_bytes", "KV of the lanes that are in use.", unit="bytes"
+            "kakeya_worker_kv_reserved_bytes",
+            "KV of the lanes that are in use, and what the worker's proposer keeps beside it.",
+            unit="bytes",
         )
-        self._free = meters.gauge("kakeya_worker_kv_free_bytes", "KV of the lanes that are free.", unit="bytes")
+        self._free = meters.gauge("kakeya_worker_kv_free_bytes", "Likewise, of the lanes that are free.", unit="bytes")
         self._lanes = meters.gauge("kakeya_worker_lanes", 'Lanes, "used" and "free".', "state", unit="lanes")
         self._operations = meters.gauge(
             "kakeya_worker_operations",

@@ -76,7 +76,7 @@ def test_it_begins_anew(proposer: NgramProposer) -> None:
 @pytest.mark.parametrize("part", [1 << 20, 30_000])
 def test_what_is_long_ago_is_forgotten(proposer: NgramProposer, part: int) -> None:
     """As many tokens are kept as are said, and no other is ever drafted in their place."""
-    kept = ngram._NUM_KEPT
+    kept = ngram.NUM_KEPT
     rest = [1000 + number % 20 for number in range(kept)]
     proposer.extend(QUOTED)
     for start in range(0, kept - 100, part):

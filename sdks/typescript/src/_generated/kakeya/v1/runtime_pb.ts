@@ -230,7 +230,7 @@ export type CreateSessionResponse = Message<"kakeya.v1.CreateSessionResponse"> &
   window: number;
 
   /**
-   * Bytes of KV reserved for the session: its whole lane, slack included.
+   * Bytes reserved for the session: its whole lane, slack included, and what the worker's proposer keeps of a history.
    *
    * @generated from field: uint64 reserved_bytes = 5;
    */

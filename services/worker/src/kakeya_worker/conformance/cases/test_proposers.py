@@ -1,7 +1,9 @@
 """What every proposer must keep, however good its drafts are: checked for each one that is installed."""
 
 import operator
+import tracemalloc
 from functools import cache
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from kakeya_worker.engine.seams.proposer import NewProposer, Proposer
 from kakeya_worker.engine.speculation.proposers import GROUP, load
 
 VOCAB_SIZE = 1 << 17
+_LITTLE_BYTES = 1 << 14  # a proposer's objects beside what it keeps of a history
 GEOMETRY = LaneGeometry(sink=4, window=60, chunk=32)
 # Few ids, so that histories repeat themselves, and the largest there is.
 TOKENS = st.lists(st.sampled_from([*range(8), VOCAB_SIZE - 1]), max_size=60)
@@ -88,14 +91,23 @@ def test_sessions_know_nothing_of_each_other(name: str, first: list[int], second
 
 
 @every_proposer
-def test_memory_is_the_same_however_long_the_history_is(name: str) -> None:
-    proposer = _made(name)
-    sizes = []
-    for _ in range(3):
-        for start in range(0, 200_000, 20_000):
-            proposer.extend(range(start % VOCAB_SIZE, start % VOCAB_SIZE + 20_000))
-        sizes.append(proposer.memory_bytes)
-    assert len({*sizes, _made(name).memory_bytes}) == 1
+def test_a_history_of_a_million_tokens_takes_what_one_of_ten_thousand_takes(name: str) -> None:
+    _made(name).extend([1])  # what is there once, whatever sessions there are
+    random = Random(5)
+    parts = [random.choices(range(VOCAB_SIZE), k=1_000) for _ in range(1_000)]
+    tracemalloc.start()
+    try:
+        proposer, held = _made(name), {}
+        for number, tokens in enumerate(parts, 1):
+            proposer.extend(tokens)
+            proposer.propose(tokens[0], 8)
+            if number in (10, 1_000):
+                held[number], _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held[1_000] <= held[10] + _LITTLE_BYTES
+    assert held[1_000] <= proposer.memory_bytes + _LITTLE_BYTES
+    assert proposer.memory_bytes == _made(name).memory_bytes
 
 
 @every_proposer

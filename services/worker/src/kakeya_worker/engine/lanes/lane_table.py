@@ -128,6 +128,7 @@ class LaneTable:
         self._retention = retention
         self._proposers = proposers
         self._vocab_size = facts.vocab_size
+        self._proposer_bytes = proposers.memory_bytes(geometry, facts.vocab_size)
         self._prepare = prepare
         self.geometry = geometry
         self.num_lanes = num_lanes
@@ -263,7 +264,8 @@ class LaneTable:
 
     @property
     def lane_bytes(self) -> int:
-        return self.geometry.num_slots * self.kv_bytes_per_token
+        """What a session reserves: K and V of all its slots, and what the worker's proposer keeps of it."""
+        return self.geometry.num_slots * self.kv_bytes_per_token + self._proposer_bytes
 
     def live_bytes(self) -> dict[int, int]:
         """Of each lane that is in use, by its index."""

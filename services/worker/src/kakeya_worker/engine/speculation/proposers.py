@@ -97,6 +97,11 @@ class Proposers:
         self.restart(drafter, token_ids)
         return drafter
 
+    def memory_bytes(self, geometry: LaneGeometry, vocab_size: int) -> int:
+        """That the default one holds of a session."""
+        proposer = self._made(self.default, geometry, vocab_size)
+        return 0 if proposer is None else proposer.memory_bytes
+
     def restart(self, drafter: Drafter, token_ids: Sequence[int]) -> None:
         """See `Proposer.restart`."""
         drafter.news = News(begins_anew=True)
