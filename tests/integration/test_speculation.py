@@ -3,6 +3,7 @@
 import pytest
 
 import kakeya
+from tests.soak.chaos.conversation import difference, hold, script
 
 
 async def _answer(session: kakeya.AsyncSession) -> tuple[list[int], kakeya.GenerateResult]:
@@ -42,3 +43,15 @@ async def test_a_proposer_that_nobody_has_is_refused(client: kakeya.AsyncClient)
     with pytest.raises(kakeya.InvalidField, match="no proposer is named 'medusa'") as caught:
         await client.create_session(speculation="medusa")
     assert caught.value.metadata["field"] == "speculation"
+
+
+@pytest.mark.parametrize("in_one_call", [False, True])
+async def test_a_conversation_of_the_chaos_run_is_the_same_with_drafts(
+    client: kakeya.AsyncClient, in_one_call: bool
+) -> None:
+    turns = script(1)
+    assert any(turn.says_little for turn in turns)
+    plain = await hold(client, turns)
+    drafting = await hold(client, turns, in_one_call=in_one_call, speculation="ngram")
+    assert not difference(drafting, plain)
+    assert (plain.num_accepted, drafting.num_accepted > 0) == (0, True)

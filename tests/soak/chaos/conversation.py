@@ -11,6 +11,7 @@ import kakeya
 
 _NUM_TURNS = 4
 _VOCABULARY = 1_000
+_LIKELY = {7: 30.0, 8: 30.0, 9: 30.0}
 
 Then = Literal["nothing", "park", "rewind", "fork", "fork earlier"]
 OnFork = Callable[[kakeya.AsyncSession], Awaitable[None]]
@@ -18,20 +19,27 @@ OnFork = Callable[[kakeya.AsyncSession], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Turn:
-    """`logprobs`: for how many of the likeliest ids; None: no details are asked for. `then`: after the answer, nothing
-    more, or the session is parked, or the answer is taken back and given again, or the conversation goes on in a fork
-    of the session, which begins at its end or where the answer began, and is closed then.
+    """What is appended, and how it is answered.
+
+    Attributes:
+        logprobs: for how many of the likeliest ids; None: no details are asked for.
+        says_little: it has few tokens to choose from, so that what it says comes again and can be drafted.
+        then: after the answer, nothing more, or the session is parked, or the answer is taken back and given again, or
+            the conversation goes on in a fork of the session, which begins at its end or where the answer began, and is
+            closed then.
     """
 
     token_ids: tuple[int, ...]
     max_tokens: int
     seed: int
     logprobs: int | None
+    says_little: bool
     then: Then
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"max_tokens": self.max_tokens, "temperature": 1.0, "seed": self.seed, "logprobs": self.logprobs}
+        options = {"max_tokens": self.max_tokens, "temperature": 1.0, "seed": self.seed, "logprobs": self.logprobs}
+        return options | ({"logit_bias": _LIKELY} if self.says_little else {})
 
 
 def script(number: int) -> list[Turn]:
@@ -43,6 +51,7 @@ def script(number: int) -> list[Turn]:
             draw.randint(1, 160),
             draw.getrandbits(63),
             draw.choice((None, None, 0, 2)),
+            draw.random() < 0.5,
             draw.choice(("nothing", *get_args(Then))),
         )
         for _ in range(_NUM_TURNS)
@@ -53,31 +62,44 @@ def script(number: int) -> list[Turn]:
 class Answer:
     token_ids: tuple[int, ...]
     details: tuple[kakeya.TokenDetail, ...]
+    num_accepted: int
 
 
 @dataclass(frozen=True)
 class Heard:
-    """The answers to a script, and the history length at the end as the runtime says."""
+    """The answers to a script, and the history length at the end as the runtime says.
+
+    Attributes:
+        num_accepted: drafts that were right, as far as the runtime says.
+    """
 
     answers: tuple[Answer, ...]
     history_length: int
+    num_accepted: int
 
 
 async def hold(
-    client: kakeya.AsyncClient, turns: Sequence[Turn], on_fork: OnFork | None = None, *, in_one_call: bool = False
+    client: kakeya.AsyncClient,
+    turns: Sequence[Turn],
+    on_fork: OnFork | None = None,
+    *,
+    in_one_call: bool = False,
+    speculation: str = "none",
 ) -> Heard:
     """Holds a conversation and closes its session. Raises KakeyaError.
 
     Args:
         on_fork: awaited before the first turn of each fork, with that.
         in_one_call: each turn is one, and the first opens the session, too; else each part of it is.
+        speculation: what drafts for the session and its forks.
     """
     answers = []
     async with AsyncExitStack() as sessions:
-        session = None if in_one_call else await sessions.enter_async_context(await client.create_session())
+        created = None if in_one_call else await client.create_session(speculation=speculation)
+        session = None if created is None else await sessions.enter_async_context(created)
         for turn in turns:
             if session is None:
-                generation = client.turn(turn.token_ids, ephemeral=False, **turn.options)
+                generation = client.turn(turn.token_ids, ephemeral=False, speculation=speculation, **turn.options)
                 sessions.push_async_exit(partial(_close, generation))
             elif in_one_call:
                 generation = session.turn(turn.token_ids, **turn.options)
@@ -105,7 +127,7 @@ async def hold(
         length = (await session.info()).history_length
         if length != session.history_length:  # its next operation would be told so
             raise kakeya.HistoryLengthMismatch(f"the history has {length} tokens, not {session.history_length}")
-    return Heard(tuple(answers), length)
+    return Heard(tuple(answers), length, sum(answer.num_accepted for answer in answers))
 
 
 async def _close(generation: kakeya.AsyncGeneration, *failure: Any) -> None:
@@ -122,7 +144,8 @@ def _start(session: kakeya.AsyncSession, answer: Answer) -> int:
 
 
 async def _whole(generation: kakeya.AsyncGeneration) -> Answer:
-    return Answer(tuple(await generation.all()), tuple(generation.details))
+    token_ids = tuple(await generation.all())
+    return Answer(token_ids, tuple(generation.details), generation.done.num_accepted_tokens if generation.done else 0)
 
 
 def difference(heard: Heard, expected: Heard) -> str:

@@ -14,7 +14,7 @@ See = Callable[[str, kakeya.KakeyaError, float], None]
 
 
 class Conversations:
-    """Each script is held in one call a turn and in several, by and by.
+    """Each script is held in one call a turn and in several, with drafts and without, by and by; undisturbed without.
 
     Args:
         seed: of the first script.
@@ -24,11 +24,12 @@ class Conversations:
     Attributes:
         num_heard: undisturbed ones so far.
         num_sessions: disturbed ones that have begun.
+        num_accepted: drafts that were right in those that were heard to their end.
         differing, errors: in words.
     """
 
     def __init__(self, tally: Tally, seed: int, number: int, see: See | None = None) -> None:
-        self.num_heard = self.num_sessions = 0
+        self.num_heard = self.num_sessions = self.num_accepted = 0
         self.differing: list[str] = []
         self.errors: list[str] = []
         self._tally = tally
@@ -54,12 +55,16 @@ class Conversations:
             self.num_sessions += 1
             which, round_number = number % len(self._scripts), number // len(self._scripts)
             in_one_call = (number + round_number) % 2 == 0
+            speculation = "ngram" if (number // 2 + round_number // 2) % 2 == 0 else "none"
             try:
-                heard = await hold(client, self._scripts[which], on_fork, in_one_call=in_one_call)
+                heard = await hold(
+                    client, self._scripts[which], on_fork, in_one_call=in_one_call, speculation=speculation
+                )
             except kakeya.KakeyaError as error:
                 self._see(f"session {number}", error, began)
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
+                self.num_accepted += heard.num_accepted
                 if what := difference(heard, self._expected[which]):
                     self.differing.append(f"session {number} (script {which}): {what}")
                     self._tally.violate(self.differing[-1])

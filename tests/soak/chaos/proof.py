@@ -43,7 +43,8 @@ class Chaos(SeededProof):
     """Sessions on a runtime of real processes that are killed, stopped and ended at random, held against undisturbed
     ones. Exits with 1 when a session's tokens differ, a client saw an error while Redis was well, or an INTERNAL one at
     any time, or anything was left at the end. Runs of one seed cause the same faults in the same order, at times that
-    differ. Half of the conversations take each turn in one call, the undisturbed ones in several.
+    differ. Half of the conversations take each turn in one call, and half of either kind draft tokens; the undisturbed
+    ones take several calls and draft none.
     """
 
     SEED: ClassVar = "CHAOS_SEED"
@@ -108,6 +109,7 @@ class ChaosRun(Run):
         return self.report(
             {
                 "num_sessions": self._conversations.num_sessions,
+                "num_accepted_drafts": self._conversations.num_accepted,
                 "faults": self._faults.counts,
                 "differing": self._conversations.differing,
                 "errors": self._errors,
