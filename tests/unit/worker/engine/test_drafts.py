@@ -435,6 +435,9 @@ class Late:
         assert self.let_come.wait(TIMEOUT) if self.num_advanced >= 3 else True
         return self.inner.allowed()
 
+    def foresee(self, token_ids: Sequence[int]) -> None:
+        self.inner.foresee(token_ids)
+
     def advance(self, token_id: int) -> None:
         self.num_advanced += 1
         self.inner.advance(token_id)

@@ -1,7 +1,7 @@
 """What a model thinks before it answers: the grammar begins behind it, and it may have a bound."""
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -92,6 +92,8 @@ class _Answer(Protocol):
 
     def advance(self, token_id: int) -> None: ...
 
+    def foresee(self, token_ids: Sequence[int]) -> None: ...
+
 
 class ReasonedConstraint:
     """As a `Constraint`, of an answer that thinks first.
@@ -143,6 +145,11 @@ class ReasonedConstraint:
         """A token was chosen that does not end the answer."""
         if not self._thought.add(token_id) and self._answer is not None:
             self._answer.advance(token_id)
+
+    def foresee(self, token_ids: Sequence[int]) -> None:
+        """These may be chosen next; within a thought nothing is to be found out for that."""
+        if self._thought.is_over and self._answer is not None:
+            self._answer.foresee(token_ids)
 
     @property
     def _waits_for(self) -> _Answer | None:

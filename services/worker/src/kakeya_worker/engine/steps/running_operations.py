@@ -143,7 +143,11 @@ class RunningOperations:
             if generate.drafter is not None and depth
         }
         drafts = zip(wishes, self._proposers.propose(list(wishes.values())), strict=True)
-        return {generate: of_generate for generate, of_generate in drafts if of_generate}
+        found = {generate: of_generate for generate, of_generate in drafts if of_generate}
+        for generate, of_generate in found.items():
+            if generate.constraint is not None:
+                generate.constraint.foresee(of_generate)
+        return found
 
     def _commit(self, operation: Append | Generate, row: Row) -> None:
         occupant = self._lanes.find(operation.session_id, operation.epoch)
