@@ -33,9 +33,12 @@ def test_nothing_is_drafted_behind_what_was_never_there(proposer: NgramProposer)
     assert list(NgramProposer().propose(7, 8)) == []
 
 
-def test_two_tokens_in_common_are_too_few(proposer: NgramProposer) -> None:
-    proposer.extend([*QUOTED, 7, QUOTED[4]])
-    assert list(proposer.propose(QUOTED[5], 8)) == []
+def test_two_tokens_in_common_bring_two_and_one_brings_none(proposer: NgramProposer) -> None:
+    proposer.extend([*QUOTED, 7])
+    assert list(proposer.propose(QUOTED[4], 8)) == []
+    proposer.extend([QUOTED[4]])
+    assert list(proposer.propose(QUOTED[5], 8)) == QUOTED[6:8]
+    assert list(proposer.propose(QUOTED[5], 1)) == QUOTED[6:7]
     proposer.extend([QUOTED[5]])
     assert list(proposer.propose(QUOTED[6], 3)) == QUOTED[7:10]
 

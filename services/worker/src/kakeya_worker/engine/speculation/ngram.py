@@ -11,9 +11,11 @@ import numpy as np
 
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 
-ORDERS = (6, 3)
+ORDERS = (6, 3, 2)
 """Lengths of the runs that are looked for: the longer one is right more often."""
 MAX_TOKENS = 15
+MAX_BEHIND_SHORTEST = 2
+"""Tokens that are drafted behind a run of the least length, which is wrong too often for more."""
 _BITS = 17
 NUM_KEPT = 1 << _BITS  # as many ids as places in the table
 _MASK = (1 << 64) - 1
@@ -87,7 +89,8 @@ class NgramProposer:
         last = [*self._last, token_id]
         for order in ORDERS:
             if len(last) >= order and (number := self._find(last[-order:])) is not None:
-                return self._from(number, token_id, min(num_tokens, MAX_TOKENS))
+                most = MAX_BEHIND_SHORTEST if order == ORDERS[-1] else MAX_TOKENS
+                return self._from(number, token_id, min(num_tokens, most))
         return ()
 
     def _find(self, run: list[int]) -> int | None:
