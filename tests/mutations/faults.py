@@ -730,6 +730,20 @@ FAULTS = (
         "if False:",
         "engine/speculation/test_proposers.py",
     ),
+    Fault(
+        "a mask behind a draft is the one before it",
+        "services/worker/src/kakeya_worker/grammars/constraint.py",
+        "zip(goes_on, words[1:], strict=True)",
+        "zip(goes_on, words[:-1], strict=True)",
+        (f"{_T_WORKER}/grammars/test_foreseen_masks.py",),
+    ),
+    _lua(
+        "a session forgets its drafts of before",
+        "operations/end_operation",
+        "redis.call('HINCRBY', key.session, 'drafted_tokens', arg.drafted)",
+        "redis.call('HSET', key.session, 'drafted_tokens', arg.drafted)",
+        "operations/test_generate.py",
+    ),
     _engine(
         "a session pays for another's drafts",
         "speculation/depths",

@@ -53,6 +53,7 @@ BOUNDS = {
 BESIDE_BOUND = 1.05
 """Of the 95th percentile of a plain session's time between tokens: beside one with drafts, over beside one without."""
 NUM_SESSIONS = 8
+LEAST_ANSWERS = 10  # of a recording that is played
 SINK, CHUNK, STEP_TOKENS = 4, 32, 128
 NANO_WINDOW = 1020
 
@@ -231,7 +232,9 @@ def on_transcripts(on: Stand, settings: SpeculationSettings, step: Callable[[str
     by_session = {each.session: each for each in reversed(recordings.longest())}  # of each session the longest
     found: dict[str, Any] = {}
     for client in ("claude-code", "codex"):
-        of_client = [each for each in by_session.values() if each.client == client and len(each.answers) > 1]
+        of_client = [
+            each for each in by_session.values() if each.client == client and len(each.answers) >= LEAST_ANSWERS
+        ]
         spread = talks.spread(settings.tokens // len(of_client))
         played = [[talks.transcript(each, tokenizer, spread)] for each in of_client]
         sides = compare(on, played, (NONE, LANE, POOL), settings.rounds)
