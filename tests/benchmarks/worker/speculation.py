@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,9 @@ BOUNDS = {
 BESIDE_BOUND = 1.05
 """Of the 95th percentile of a plain session's time between tokens: beside one with drafts, over beside one without."""
 NUM_SESSIONS = 8
+NUM_TURNS = 4  # of each of several sessions
 LEAST_ANSWERS = 10  # of a recording that is played
+SHORT_TOKENS = 1 << 15  # of each of several sessions
 SINK, CHUNK, STEP_TOKENS = 4, 32, 128
 NANO_WINDOW = 1020
 
@@ -241,9 +244,11 @@ def on_transcripts(on: Stand, settings: SpeculationSettings, step: Callable[[str
         name = client.replace("-", "_")
         found |= {name: figures(sides, LANE), f"{name}_pool": figures(sides, POOL)}
         step(client)
-    longest = sorted(by_session.values(), key=lambda each: -len(each.answers))[:NUM_SESSIONS]
-    alike = talks.alike(4, min(64, settings.tokens))
-    at_once = [talks.transcript(each, tokenizer, alike) for each in longest]
+    longest = sorted(by_session.values(), key=lambda each: -len(each.answers))
+    alike = talks.alike(NUM_TURNS, min(32, settings.tokens))
+    short = [talks.transcript(each, tokenizer, alike, SHORT_TOKENS) for each in longest]
+    # Some come twice: proposers of two sessions know nothing of each other.
+    at_once = list(islice(cycle(each for each in short if len(each.turns) == NUM_TURNS), NUM_SESSIONS))
     found["eight_sessions"] = figures(compare(on, [at_once], (NONE, POOL), 3 * settings.rounds), POOL)
     step("eight sessions")
     found["beside"] = beside(on, at_once[0], at_once[1], 3 * settings.rounds)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from random import Random
 
 from tokenizers import Tokenizer
@@ -44,11 +45,14 @@ Choose = Callable[[Sequence[int]], Sequence[int]]
 """How many of the first tokens of each answer are generated, of answers of so many; the rest is given."""
 
 
-def transcript(recording: Recording, tokenizer: Tokenizer, choose: Choose) -> Talk:
-    """A recording, whose answers are dictated."""
+def transcript(recording: Recording, tokenizer: Tokenizer, choose: Choose, max_tokens: int = 1 << 20) -> Talk:
+    """A recording, whose answers are dictated: its first exchanges, of so many tokens at most, but for the first."""
     questions = [f"<|im_start|>user\n{text}{_END}\n<|im_start|>assistant\n" for text in recording.questions]
     answers = [f"{text}{_END}\n" for text in recording.answers]
     asked, answered = ([each.ids for each in tokenizer.encode_batch(texts)] for texts in (questions, answers))
+    ends = accumulate(len(question) + len(answer) for question, answer in zip(asked, answered, strict=True))
+    num_exchanges = max(1, sum(end <= max_tokens for end in ends))
+    asked, answered = asked[:num_exchanges], answered[:num_exchanges]
     turns, dictation, given = list[Turn](), list[int](), list[int]()
     for question, answer, number in zip(asked, answered, choose([len(each) for each in answered]), strict=True):
         given += question
@@ -75,7 +79,7 @@ def alike(num_turns: int, num_tokens: int) -> Choose:
 
     def choose(lengths: Sequence[int]) -> Sequence[int]:
         long = [number for number, length in enumerate(lengths) if length >= num_tokens]
-        chosen = {long[len(long) * turn // num_turns] for turn in range(num_turns)}
+        chosen = {long[len(long) * turn // num_turns] for turn in range(num_turns) if long}
         return [num_tokens if number in chosen else 0 for number in range(len(lengths))]
 
     return choose
