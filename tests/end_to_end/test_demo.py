@@ -16,7 +16,7 @@ import pytest
 from kakeya_shared import installed_models
 from tests.default_mode import is_exact, kv_item_bytes
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)  # a whole stack each, beside whatever else the machine does
 
 
 def run_demo(*flags: str) -> "subprocess.CompletedProcess[str]":

@@ -24,7 +24,7 @@ SOUND: dict[str, Any] = {
 }
 
 
-def _run(*flags: str, timeout: float = 60) -> "subprocess.CompletedProcess[str]":
+def _run(*flags: str, timeout: float | None = 60) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(ROOT / "ops" / "evidence.py"), *flags]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
@@ -103,11 +103,10 @@ def test_a_stack_that_does_not_start_is_no_evidence(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.timeout(300)
 def test_evidence_of_this_machine(tmp_path: Path) -> None:
     """Whether it is quiet enough to judge the time of a turn is not asked."""
     output = tmp_path / "evidence.json"
-    done = _run("--seconds", "25", "--output", str(output), "--tests", "-k", "test_facts", timeout=280)
+    done = _run("--seconds", "25", "--output", str(output), "--tests", "-k", "test_facts", timeout=None)
     found = json.loads(output.read_text())
     assert done.returncode == (0 if found["verdict"] == "holds" else 1), done.stderr
     assert found["schema"] == evidence.SCHEMA

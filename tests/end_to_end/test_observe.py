@@ -12,7 +12,7 @@ from tests.end_to_end.up_process import UpProcess
 from tests.integration.processes import wait_until
 from tests.prometheus_server import Prometheus, needs_prometheus
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)  # a whole stack each, beside whatever else the machine does
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ("--observe", "--bind", "127.0.0.1:0", "--window", "64", "--lanes", "2", "--threads", "1")
 # No package brings a collector, so that this takes its place: it listens where the configuration says, and says each

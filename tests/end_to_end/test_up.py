@@ -26,7 +26,7 @@ from tests.end_to_end.up_process import UpProcess
 from tests.scrape import scrape
 from tests.small_disk import small_disk_or_skip
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)  # a whole stack each, beside whatever else the machine does
 EPHEMERAL = ("--ephemeral", "--bind", "127.0.0.1:0", "--window", "64", "--lanes", "2", "--threads", "1")
 # Of kakeya-nano, the default model: layers, kv heads, head_dim, type, K and V.
 BYTES_PER_TOKEN = 6 * 2 * 32 * kv_item_bytes("bfloat16") * 2

@@ -13,7 +13,6 @@ SMALL, LARGE = 64 << 20, 4 << 30
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="anonymous memory is read from Linux's smaps")
 @pytest.mark.heavy
-@pytest.mark.timeout(180)
 def test_a_larger_slab_costs_its_bytes_and_no_more(tmp_path: Path) -> None:
     # Much KV and little compute: 128 KiB a token, so that 4 GiB fill in seconds.
     checkpoint = save_random_qwen3(

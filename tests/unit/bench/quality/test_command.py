@@ -21,7 +21,7 @@ from kakeya_worker.engine.seams.retention import Retention, SessionOptions, sink
 from kakeya_worker.torch_backend import TorchVerifier
 from kakeya_worker.torch_backend.mode import choose_mode
 
-pytestmark = pytest.mark.timeout(240)  # whole runs of a model, beside whatever else the machine does
+pytestmark = pytest.mark.timeout(900)  # whole runs of a model, beside whatever else the machine does
 SMALL = "--samples 2 --threads 1 --weights float32 --windows 64 --distances 64,100"
 
 Bench = Callable[..., tuple[int, dict[str, Any]]]
