@@ -3,7 +3,8 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from kakeya_shared.health_command import check
 from kakeya_worker import program
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.torch_backend.exact import numerics
-from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix
+from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix, quantize_table
 
 
 def _free_address() -> str:
@@ -32,13 +33,14 @@ async def test_it_serves_once_the_weights_are_converted(
 ) -> None:
     may_go_on, num_converted = threading.Event(), 0
 
-    def held(parts: Sequence[Tensor]) -> QuantizedMatrix:
+    def held(quantize: Callable[..., QuantizedMatrix], weights: Tensor | Sequence[Tensor]) -> QuantizedMatrix:
         nonlocal num_converted
         may_go_on.wait(60)
         num_converted += 1
-        return quantize_matrix(parts)
+        return quantize(weights)
 
-    monkeypatch.setattr(numerics, "quantize_matrix", held)
+    for quantize in (quantize_matrix, quantize_table):
+        monkeypatch.setattr(numerics, quantize.__name__, partial(held, quantize))
     address, stop = _free_address(), asyncio.Event()
     flags = ["--bind", address, "--weights", "int8", "--window", "64", "--lanes", "1", "--threads", "1"]
     settings = WorkerSettings.parse(["--model", str(random_checkpoint), "--cache-dir", str(tmp_path), *flags])

@@ -303,7 +303,7 @@ def test_a_disk_without_room_is_not_filled(tmp_path: Path, monkeypatch: pytest.M
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=51_561))
     (warning,) = _load(tmp_path).warnings
-    assert "No space left on device for 50000 bytes" in warning
+    assert "No space left on device for 51562 bytes" in warning
     assert [*tmp_path.iterdir()] == []
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=51_562))
     assert _load(tmp_path).warnings == []
