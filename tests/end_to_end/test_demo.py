@@ -138,7 +138,7 @@ def test_no_model() -> None:
     assert done.returncode == 1
     assert done.stderr == (
         "kakeya demo: error: no model at '/nowhere/model': neither a directory, nor an installed model (kakeya-nano), "
-        "nor a hub id (owner/name)\n"
+        "nor a hub id (owner/name); `kakeya models list` shows what is on this host\n"
     )
 
 

@@ -334,7 +334,7 @@ def test_no_model() -> None:
     assert status == 1
     assert line == (
         "kakeya up: error: no model at '/nowhere/model': neither a directory, nor an installed model (kakeya-nano), "
-        "nor a hub id (owner/name)"
+        "nor a hub id (owner/name); `kakeya models list` shows what is on this host"
     )
 
 
