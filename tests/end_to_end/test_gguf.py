@@ -39,7 +39,7 @@ def test_a_model_of_ollamas_store_is_listed_served_and_talked_to(
     listed = subprocess.run([*kakeya, "models", "list", "--json"], capture_output=True, text=True, check=True)
     (model,) = [each for each in json.loads(listed.stdout)["models"] if each["model"] == NAME]
     assert (model["family"], model["quantization"], model["problem"], model["note"]) == ("qwen3", "BF16", None, None)
-    assert model["memory"]["weights_bytes"] in (2_752_512 // 64 * 66, 2 * 2_752_512)  # int8 with its scales, or bfloat16
+    assert model["memory"]["weights_bytes"] in (2_752_512 // 64 * 66, 2 * 2_752_512)  # int8 and scales, or bfloat16
     with UpProcess("--model", NAME, *FLAGS) as up:
         up.wait_ready()
         choice = asked(up, max_tokens=32)
