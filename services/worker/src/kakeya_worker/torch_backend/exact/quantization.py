@@ -1,5 +1,6 @@
-"""Weights in 8 bits, with a scale for each 64 inputs of a channel, activations in 16 bits a row: both symmetric, both
-reproducible to the bit.
+"""Weights in 8 bits, a scale for each 64 inputs of a channel; activations in 16 bits a row.
+
+Both are symmetric, and both reproducible to the bit.
 
 A column of a linear layer that is larger than the others by powers of two (an outlier channel) is scaled down by
 them and its activation up, which is exact and keeps the other columns' precision (the idea of SmoothQuant, arXiv
