@@ -8,6 +8,7 @@ _SHIM = "services/http_shim/src/kakeya_http_shim"
 _SUFFIXES = "sdks/python/src/kakeya/text/suffixes"
 _ENGINE = "services/worker/src/kakeya_worker/engine"
 _GGUF, _GGUF_MODELS = "shared/src/kakeya_shared/gguf", "services/worker/src/kakeya_worker/models/gguf"
+_EXACT = "services/worker/src/kakeya_worker/torch_backend/exact"
 _T_ROUTER, _T_SHIM, _T_WORKER = "tests/unit/router", "tests/unit/http_shim", "tests/unit/worker"
 
 
@@ -52,6 +53,12 @@ def _gguf(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
 
 def _gguf_model(name: str, file: str, old: str, new: str, test: str) -> Fault:
     return Fault(name, f"{_GGUF_MODELS}/{file}.py", old, new, (f"{_T_WORKER}/models/gguf/{test}",))
+
+
+def _exact(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
+    return Fault(
+        name, f"{_EXACT}/{file}.py", old, new, tuple(f"{_T_WORKER}/torch_backend/exact/{test}" for test in tests)
+    )
 
 
 def _engine(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
@@ -1012,5 +1019,26 @@ FAULTS = (
         "    if unknown:\n",
         "    if not stored:\n",
         "test_gguf_door.py",
+    ),
+    _exact(
+        "groups are added in another order",
+        "linear",
+        "zip(of_activations, self._groups, self._scales, strict=True)",
+        "reversed(list(zip(of_activations, self._groups, self._scales, strict=True)))",
+        "test_quantization.py",
+    ),
+    _exact(
+        "a group's scale is rounded to the nearest, so that weights exceed their limit",
+        "quantization",
+        "(x.view(torch.int32) + 0xFFFF)",
+        "(x.view(torch.int32) + 0x7FFF)",
+        "test_quantization.py",
+    ),
+    _exact(
+        "columns of a table are scaled as those of a layer",
+        "quantization",
+        "return _quantize([table], torch.zeros(table.shape[1], dtype=torch.int32))",
+        "return quantize_matrix([table])",
+        "test_quantization.py",
     ),
 )
