@@ -104,6 +104,32 @@ async def test_a_stuck_supervisor_is_killed_with_its_processes(
     assert not psutil.pid_exists(status.pid) or psutil.Process(status.pid).status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.parametrize("fault", [None, StackError("the stack failed")])
+async def test_a_cancel_while_all_is_stopped_leaves_nothing(directory: DataDirectory, fault: StackError | None) -> None:
+    """It comes again and again. It is passed on, unless there was a fault before it, which says more."""
+    script = "trap '' TERM; echo deaf; while :; do sleep 0.1; done"
+    ends = asyncio.Event()
+    found: list[int] = []
+
+    async def hold() -> None:
+        async with supervised(directory, shell("worker-1", script)) as supervisor:
+            found.append((await until(supervisor, lambda status: status.state == "RUNNING")).pid)
+            while not directory.log("worker-1").exists() or "deaf" not in directory.log("worker-1").read_text():
+                await asyncio.sleep(0.02)
+            ends.set()
+            if fault is not None:
+                raise fault
+
+    held = asyncio.create_task(hold())
+    await ends.wait()
+    while not held.done():
+        held.cancel()
+        await asyncio.sleep(0.05)
+    with pytest.raises(StackError if fault else asyncio.CancelledError):
+        await held
+    assert not psutil.pid_exists(found[0])
+
+
 async def test_a_supervisor_that_cannot_start_says_why(directory: DataDirectory) -> None:
     with pytest.raises(StackError, match=r"^the supervisor ended unexpectedly: Error: .*bad:name"):
         async with supervised(directory, shell("bad:name", "true")) as supervisor:

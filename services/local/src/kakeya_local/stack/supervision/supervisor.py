@@ -7,7 +7,6 @@ import subprocess
 import time
 import xmlrpc.client
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, cast
@@ -94,12 +93,16 @@ class Supervisor:
         tree = [psutil.Process(self._process.pid), *psutil.Process(self._process.pid).children(recursive=True)]
         self._process.terminate()
         deadline = time.monotonic() + self._stop_limit_seconds
+        cancelled: asyncio.CancelledError | None = None
         while self._process.poll() is None:
             if time.monotonic() > deadline:
                 _kill(tree)
-            # Who is told to stop while this stops goes on with it: nothing may be left.
-            with suppress(asyncio.CancelledError):
+            try:
                 await asyncio.sleep(_POLL_SECONDS)
+            except asyncio.CancelledError as told:  # first all is stopped, so that nothing is left
+                cancelled = told
+        if cancelled is not None and error is None:
+            raise cancelled
 
     async def processes(self) -> list[ProcessStatus]:
         """What supervisord knows of the processes; empty until it listens.
