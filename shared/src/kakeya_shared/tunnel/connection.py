@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import cast
 
 # Of what came before the connection was joined: a server's first frames. More waits in the kernel.
@@ -13,12 +13,12 @@ _MAX_WAITING_BYTES = 262_144
 MAX_LINE_BYTES = 512
 
 
-async def abort_all(connections: Iterable["Connection"]) -> None:
-    """Ends all of them at once, and waits until they are over."""
-    ending = list(connections)
-    for connection in ending:
-        connection.abort()
-    await asyncio.gather(*(connection.ended for connection in ending))
+async def close_server(server: asyncio.Server) -> None:
+    """Whom it has just accepted is let in: once it is closed, asyncio (of Python 3.11) forgets that socket."""
+    for listening in server.sockets:
+        asyncio.get_running_loop().remove_reader(listening.fileno())
+    await asyncio.sleep(0)
+    server.close()
 
 
 class ConnectionEnded(Exception):
@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
         ended: done when the connection is over.
     """
 
-    def __init__(self, on_made: Callable[["Connection"], None] | None = None, *, is_secured: bool = False) -> None:
+    def __init__(self, on_made: Callable[["Connection"], object] | None = None, *, is_secured: bool = False) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_made = on_made
         self._is_secured = is_secured
@@ -153,3 +153,27 @@ class Connection(asyncio.Protocol):
         self._more.set()
         if self._other is not None:
             self._other.close()
+
+
+class Connections:
+    """Those that end together."""
+
+    def __init__(self) -> None:
+        self._standing = set[Connection]()
+        self._is_ended = False
+
+    def add(self, connection: Connection) -> bool:
+        """False: they have ended, and this one is ended, too. A server that is closed may still be accepting it."""
+        self._standing.add(connection)
+        connection.ended.add_done_callback(lambda _: self._standing.discard(connection))
+        if self._is_ended:
+            connection.abort()
+        return not self._is_ended
+
+    async def end(self) -> None:
+        """Ends all of them at once, and waits until they are over."""
+        self._is_ended = True
+        ending = [connection.ended for connection in self._standing]
+        for connection in self._standing:
+            connection.abort()
+        await asyncio.gather(*ending)

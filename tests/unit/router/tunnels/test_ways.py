@@ -1,9 +1,10 @@
 """The ways to a worker behind a tunnel, over real sockets: through other routers. And what else comes to the port."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -95,6 +96,40 @@ async def test_a_door_to_a_worker_that_is_gone_is_closed() -> None:
     await doors.aclose()
 
 
+@pytest.mark.parametrize("turns", range(5))
+async def test_who_comes_to_a_door_that_closes_is_turned_away(turns: int) -> None:
+    doors = Doors(AsyncMock(side_effect=asyncio.Event().wait))  # which has no end
+    path = doors.path(Incarnation("ab"))
+    _, first = await asyncio.open_unix_connection(path)  # so that the door is listened at
+    with socket.socket(socket.AF_UNIX) as visitor:
+        visitor.connect(str(path))
+        await _turn(turns)
+        await doors.aclose()
+        await _is_turned_away(visitor)
+    first.close()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_who_comes_to_a_port_that_closes_is_turned_away(stack: Stack, client: Client, turns: int) -> None:
+    router = stack.routers[0]
+    with socket.create_connection(HostPort.parse(router._tunnel_address)) as visitor:
+        await _turn(turns)
+        await router._parts.base.tunnel_port.close()
+        await _is_turned_away(visitor)
+
+
+async def _turn(number: int) -> None:
+    """As often as the loop turns, the accepting of a connection goes one step on."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def _is_turned_away(visitor: socket.socket) -> None:
+    visitor.setblocking(False)
+    with suppress(ConnectionResetError):
+        assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(visitor, 1), SECONDS) == b""
+
+
 async def test_the_other_router_may_have_lost_its_tunnel(stack: Stack, worker: FakeWorker, client: Client) -> None:
     """It says so, and the way is found once the tunnel is back."""
     other = await stack.router()
@@ -120,10 +155,10 @@ async def test_who_leaves_while_another_router_dials_leaves_nothing(
         port = stack.routers[0]._parts.base.tunnel_port
         dialling = asyncio.create_task(stack.routers[1]._parts.base.ways.dial(Incarnation(worker.incarnation)))
         await eventually(lambda: _has_come(end))
-        assert len(port._connections) == 1
+        assert len(port._connections._standing) == 1
         dialling.cancel()
         async with asyncio.timeout(SECONDS):
-            await asyncio.gather(*(connection.ended for connection in port._connections))
+            await asyncio.gather(*(connection.ended for connection in port._connections._standing))
 
 
 async def _has_come(end: FarEnd) -> bool:

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from kakeya_shared.tunnel.connection import MAX_LINE_BYTES, Connection, ConnectionEnded, abort_all
+from kakeya_shared.tunnel.connection import MAX_LINE_BYTES, Connection, ConnectionEnded, Connections
 from tests.certificates import Authority
 
 SECONDS = 60.0
@@ -42,7 +42,14 @@ async def _guests(number: int) -> AsyncIterator[list[tuple[Connection, asyncio.S
         yield guests
         for _, _, writer in guests:
             writer.close()
-        await abort_all([connection for connection, _, _ in guests])
+        await _end(*(connection for connection, _, _ in guests))
+
+
+async def _end(*standing: Connection) -> None:
+    connections = Connections()
+    for connection in standing:
+        connections.add(connection)
+    await connections.end()
 
 
 async def test_bytes_go_both_ways_those_of_before_it_was_joined_too() -> None:
@@ -126,7 +133,22 @@ async def test_a_socket_of_this_host_has_no_peer(tmp_path: Path) -> None:
     near = await made.get()
     assert near.peer == "this host"
     server.close()
-    await abort_all([near, far])
+    await _end(near, far)
+
+
+async def test_they_end_together_and_who_comes_later_ends_at_once() -> None:
+    connections = Connections()
+    async with _guests(3) as guests:
+        (one, _, writer), (two, reader, _), (late, late_reader, _) = guests
+        assert connections.add(one)
+        assert connections.add(two)
+        writer.close()
+        await asyncio.wait_for(one.ended, SECONDS)
+        await asyncio.wait_for(connections.end(), SECONDS)
+        assert two.ended.done()
+        assert not connections.add(late)
+        for each in (reader, late_reader):
+            assert await asyncio.wait_for(each.read(), SECONDS) == b""
 
 
 async def test_it_is_secured_before_anything_is_read(tmp_path: Path) -> None:

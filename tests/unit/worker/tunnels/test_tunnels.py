@@ -16,7 +16,7 @@ from kakeya_shared.errors.tree import Draining, InvalidField, KakeyaError, Unkno
 from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_shared.rpc.server import RpcServer
 from kakeya_shared.rpc.tls import ContextTls
-from kakeya_shared.tunnel.connection import Connection, ConnectionEnded, abort_all
+from kakeya_shared.tunnel.connection import Connection, ConnectionEnded, Connections
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceServicer, add_RegistryServiceServicer_to_server
 from kakeya_worker.joining.registration import Registration
@@ -101,11 +101,11 @@ async def _router(name: str, tls: ContextTls | None = None) -> AsyncIterator[Rou
     server = RpcServer("127.0.0.1:0", ["kakeya.worker.v1.RegistryService"], grace_seconds=0)
     add_RegistryServiceServicer_to_server(router, server.grpc_server)
     router.context, router.tls = (None, False) if tls is None else (tls.context(), True)
-    connections: list[Connection] = []
+    connections = Connections()
 
     def come(connection: Connection) -> None:
-        connections.append(connection)
-        router.take(connection)
+        if connections.add(connection):
+            router.take(connection)
 
     port = await asyncio.get_running_loop().create_server(
         lambda: Connection(come, is_secured=router.tls), "127.0.0.1", 0
@@ -115,7 +115,7 @@ async def _router(name: str, tls: ContextTls | None = None) -> AsyncIterator[Rou
         router.address = server.address
         yield router
     port.close()
-    await abort_all(connections)
+    await connections.end()
 
 
 @dataclass

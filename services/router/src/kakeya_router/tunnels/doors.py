@@ -13,7 +13,7 @@ import structlog
 from kakeya_router.store.session_record import Incarnation
 from kakeya_router.tunnels.tunnel import NoWay
 from kakeya_shared.process.detached_tasks import DetachedTasks
-from kakeya_shared.tunnel.connection import Connection, abort_all
+from kakeya_shared.tunnel.connection import Connection, Connections, close_server
 
 _log = structlog.get_logger()
 
@@ -33,7 +33,7 @@ class Doors:
     _doors: dict[Incarnation, "_Door"] = field(default_factory=dict, init=False)
     _directory: Path | None = field(default=None, init=False)
     _num_made: int = field(default=0, init=False)
-    _visitors: set[Connection] = field(default_factory=set, init=False)
+    _visitors: Connections = field(default_factory=Connections, init=False)
 
     def path(self, incarnation: Incarnation) -> Path:
         """Where to connect; the socket is there."""
@@ -55,19 +55,14 @@ class Doors:
         for incarnation in list(self._doors):
             await self.close(incarnation)
         await self._tasks.drain(0)
-        await abort_all(self._visitors)
+        await self._visitors.end()
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _let_in(self, visitor: Connection, incarnation: Incarnation) -> None:
-        self._visitors.add(visitor)
-        leading = self._tasks.start(self._lead(visitor, incarnation))
-
-        def left(_: object) -> None:
-            self._visitors.discard(visitor)
-            leading.cancel()
-
-        visitor.ended.add_done_callback(left)
+        if self._visitors.add(visitor):
+            leading = self._tasks.start(self._lead(visitor, incarnation))
+            visitor.ended.add_done_callback(lambda _: leading.cancel())
 
     async def _lead(self, visitor: Connection, incarnation: Incarnation) -> None:
         try:
@@ -97,6 +92,5 @@ class _Door:
         self._serving = loop.create_task(loop.create_unix_server(lambda: Connection(let_in), sock=listening))
 
     async def close(self) -> None:
-        server = await self._serving
-        server.close()
+        await close_server(await self._serving)
         self.path.unlink(missing_ok=True)

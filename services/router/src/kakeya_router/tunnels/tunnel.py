@@ -9,7 +9,7 @@ from typing import NamedTuple
 import structlog
 
 from kakeya_router.store.fleet.worker_store import Identity
-from kakeya_shared.tunnel.connection import Connection, abort_all
+from kakeya_shared.tunnel.connection import Connection, Connections
 
 _log = structlog.get_logger()
 
@@ -41,7 +41,7 @@ class Tunnel:
         self.heard_at = time.monotonic()
         self._wanted = asyncio.Queue[bytes]()
         self._dials: dict[bytes, asyncio.Future[Connection]] = {}
-        self._connections = set[Connection]()
+        self._connections = Connections()
         self._is_ended = False
 
     async def next_dial(self, seconds: float) -> bytes | None:
@@ -85,7 +85,6 @@ class Tunnel:
         if asked is None or asked.done():
             return False
         self._connections.add(connection)
-        connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
         asked.set_result(connection)
         return True
 
@@ -94,7 +93,7 @@ class Tunnel:
         self._is_ended = True
         for dial in list(self._dials):
             self._fail(dial, "the tunnel has ended")
-        await abort_all(self._connections)
+        await self._connections.end()
 
     def _fail(self, dial: bytes, why: str) -> None:
         asked = self._dials.get(dial)

@@ -16,7 +16,7 @@ from kakeya_router.tunnels.ways import Ways
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_shared.settings.addresses import HostPort
-from kakeya_shared.tunnel.connection import Connection, ConnectionEnded, abort_all
+from kakeya_shared.tunnel.connection import Connection, ConnectionEnded, Connections, close_server
 from kakeya_shared.tunnel.opening import OK, Opening
 
 _log = structlog.get_logger()
@@ -57,7 +57,7 @@ class TunnelPort:
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._strangers: dict[Connection, None] = {}  # in the order of their coming
-        self._connections = set[Connection]()
+        self._connections = Connections()
         self._tasks = DetachedTasks()
         self._refusals = _Refusals()
 
@@ -74,23 +74,23 @@ class TunnelPort:
 
     async def close(self) -> None:
         if self._server is not None:
-            self._server.close()
+            await close_server(self._server)
         await self._tasks.drain(0)
-        await abort_all(self._connections)
+        await self._connections.end()
 
     def _come(self, connection: Connection) -> None:
+        if not self._connections.add(connection):
+            return
         if len(self._strangers) >= _MAX_STRANGERS:
             oldest = next(iter(self._strangers))
             oldest.abort()
             del self._strangers[oldest]
             self._refusals.count("too many at once", oldest.peer)
         self._strangers[connection] = None
-        self._connections.add(connection)
         receiving = self._tasks.start(self._receive(connection))
         connection.ended.add_done_callback(lambda _: self._left(connection, receiving))
 
     def _left(self, connection: Connection, receiving: asyncio.Task[None]) -> None:
-        self._connections.discard(connection)
         if self._strangers.pop(connection, connection) is None:
             receiving.cancel()
 

@@ -13,7 +13,7 @@ from kakeya_shared.errors import error_details
 from kakeya_shared.process.detached_tasks import DetachedTasks, is_cancelled
 from kakeya_shared.rpc.tls import ContextTls
 from kakeya_shared.settings.addresses import HostPort
-from kakeya_shared.tunnel.connection import Connection, abort_all
+from kakeya_shared.tunnel.connection import Connection, Connections
 from kakeya_shared.tunnel.opening import Opening
 from kakeya_shared.tunnel.pace import BEAT_SECONDS, SILENCE_SECONDS
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
@@ -52,7 +52,7 @@ class Tunnel:
         self._tls = tls
         self._welcome = pb.TunnelResponse.Welcome()
         self._outbox = asyncio.Queue[pb.TunnelRequest]()
-        self._connections = set[Connection]()
+        self._connections = Connections()
         self._tasks = DetachedTasks()
 
     async def __aenter__(self) -> Self:
@@ -87,7 +87,7 @@ class Tunnel:
     async def end(self) -> None:
         self._call.cancel()
         await self._tasks.drain(0)
-        await abort_all(self._connections)
+        await self._connections.end()
 
     async def _read(self) -> pb.TunnelResponse:
         """Raises as `begin`."""
@@ -149,8 +149,4 @@ class Tunnel:
         return inner, outer
 
     def _connection(self) -> Connection:
-        return Connection(self._keep)
-
-    def _keep(self, connection: Connection) -> None:
-        self._connections.add(connection)
-        connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
+        return Connection(self._connections.add)
