@@ -14,6 +14,7 @@ from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_http_shim.program import serve
 from kakeya_http_shim.settings import HttpSettings
 from tests.ports import free_port
+from tests.read_once import read_once
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 
 MODEL = "counter"
@@ -77,8 +78,10 @@ async def shim(runtime: ScriptedRuntime, tokenizer: Path, *flags: str) -> AsyncI
     if "--live-sessions" not in flags:
         flags = ("--live-sessions", "off", *flags)
     port = free_port()
-    given = ["--router", runtime.address, "--bind", f"127.0.0.1:{port}", "--tokenizer", f"{MODEL}={tokenizer}"]
-    settings = HttpSettings.parse([*given, "--shutdown-grace-seconds", "0.5", *flags])
+    given = ("--tokenizer", f"{MODEL}={tokenizer}", "--shutdown-grace-seconds", "0.5", *flags)
+    settings = read_once(HttpSettings.parse, *given).model_copy(
+        update={"router": runtime.address, "bind": f"127.0.0.1:{port}"}
+    )
     stop = asyncio.Event()
     serving = asyncio.create_task(serve(settings, stop))
     try:

@@ -20,6 +20,7 @@ from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from kakeya_stubs.worker.v1 import registry_pb2, registry_pb2_grpc
+from tests.read_once import read_once
 from tests.scrape import Exposition, scrape
 from tests.unit.router.fake_worker import FakeWorker
 
@@ -213,7 +214,7 @@ class Stack:
 
     async def router(self, **settings: Any) -> Client:
         """Starts a further router; returns its client."""
-        told = RouterSettings(**({"redis": self.url} | FAST | settings))
+        told = read_once(RouterSettings, **({"redis": self.url} | FAST | settings))
         router = await self._routers.enter_async_context(Router(told))
         self.routers.append(router)
         return self.client(router.address)

@@ -228,6 +228,7 @@ def test_a_kernel_that_computes_something_else_is_refused(
     whole = Operations.swiglu
     monkeypatch.setattr(Operations, "swiglu", lambda self, gate_up: whole(self, gate_up) * (1 + 2.0**-23))
     monkeypatch.setenv(CHOICE_VARIABLE, operations.kernel.name)
+    probe.check_kernel.cache_clear()
     with pytest.raises(ModelRefused, match=r"does not compute the bits of docs/numerics.md in: swiglu; run with"):
         mode.choose_mode("int8", "auto", "float32")
 

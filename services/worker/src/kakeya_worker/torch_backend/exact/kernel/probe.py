@@ -3,6 +3,7 @@
 Compilers differ, and one that fuses or reorders what it must not would be found here, before a session has other bits.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -38,8 +39,9 @@ class Comparison(NamedTuple):
         return torch.equal(self.kernel, self.eager)
 
 
+@functools.cache
 def check_kernel(kernel: Kernel) -> None:
-    """Raises ModelRefused where the kernel computes other bits."""
+    """Raises ModelRefused where the kernel computes other bits. One that computes these is looked at once a process."""
     if wrong := {comparison.operation for comparison in comparisons(kernel) if not comparison.is_equal}:
         raise ModelRefused(
             f"kernel {kernel.name} does not compute the bits of docs/numerics.md in: {', '.join(sorted(wrong))}; "
