@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,15 @@ async def shim(runtime: ScriptedRuntime, tokenizer: Path, *flags: str) -> AsyncI
         # Nothing is over TLS here, and to read the certificates of all authorities takes 20 ms.
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, verify=False) as http:
             await _answering(http, serving)
-            yield Shim(http, runtime, ChatTokenizer(str(tokenizer)), serving, stop, port)
+            yield Shim(http, runtime, _loaded(str(tokenizer)), serving, stop, port)
     finally:
         stop.set()
         await serving
+
+
+@cache
+def _loaded(tokenizer: str) -> ChatTokenizer:
+    return ChatTokenizer(tokenizer)
 
 
 async def _answering(http: httpx.AsyncClient, serving: "asyncio.Task[None]") -> None:

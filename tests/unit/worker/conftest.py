@@ -11,8 +11,10 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.random_checkpoint import save_random_checkpoint
+from tests.service_logs import plain_logs
 from tests.unit.worker.engine_calls import NUM_LANES, SINK, WINDOW
 
+plain_logs()
 UNTOUCHED_LOGS = structlog.get_config()
 
 

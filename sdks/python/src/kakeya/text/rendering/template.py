@@ -16,8 +16,9 @@ def _environment() -> TemplateEnvironment:
     return TemplateEnvironment()
 
 
+@lru_cache(16)
 def compiled(source: str) -> Template:
-    """Raises what Jinja does where it is no template, and OverBudget."""
+    """Models of one family have the same. Raises what Jinja does where it is no template, and OverBudget."""
     with budget.spending(budget.Budget()):
         return _environment().template(source)
 
