@@ -56,6 +56,7 @@ BESIDE_BOUND = 1.05
 NUM_SESSIONS = 8
 NUM_TURNS = 4  # of each of several sessions
 LEAST_ANSWERS = 10  # of a recording that is played
+LONG_TOKENS = 1 << 16  # of a recording: 32 windows; of the rest nothing would be new but the minutes
 SHORT_TOKENS = 1 << 15  # of each of several sessions
 SINK, CHUNK, STEP_TOKENS = 4, 32, 128
 NANO_WINDOW = 1020
@@ -239,7 +240,7 @@ def on_transcripts(on: Stand, settings: SpeculationSettings, step: Callable[[str
             each for each in by_session.values() if each.client == client and len(each.answers) >= LEAST_ANSWERS
         ]
         spread = talks.spread(settings.tokens // len(of_client))
-        played = [[talks.transcript(each, tokenizer, spread)] for each in of_client]
+        played = [[talks.transcript(each, tokenizer, spread, LONG_TOKENS)] for each in of_client]
         sides = compare(on, played, (NONE, LANE, POOL), settings.rounds)
         name = client.replace("-", "_")
         found |= {name: figures(sides, LANE), f"{name}_pool": figures(sides, POOL)}

@@ -45,7 +45,7 @@ Choose = Callable[[Sequence[int]], Sequence[int]]
 """How many of the first tokens of each answer are generated, of answers of so many; the rest is given."""
 
 
-def transcript(recording: Recording, tokenizer: Tokenizer, choose: Choose, max_tokens: int = 1 << 20) -> Talk:
+def transcript(recording: Recording, tokenizer: Tokenizer, choose: Choose, max_tokens: int) -> Talk:
     """A recording, whose answers are dictated: its first exchanges, of so many tokens at most, but for the first."""
     questions = [f"<|im_start|>user\n{text}{_END}\n<|im_start|>assistant\n" for text in recording.questions]
     answers = [f"{text}{_END}\n" for text in recording.answers]

@@ -36,7 +36,7 @@ def recording(*between: str) -> Recording:
 
 
 def test_a_transcript_is_said_word_for_word(on: Stand, tokenizer: Tokenizer) -> None:
-    talk = talks.transcript(recording("And now?", "And now?"), tokenizer, talks.spread(10_000))
+    talk = talks.transcript(recording("And now?", "And now?"), tokenizer, talks.spread(10_000), 1 << 16)
     found = speculation.compare(on, [[talk, talk]], (NONE, LANE, POOL), 1)
     appended = EngineSession(on.engine, "appended")
     appended.prefill(tuple(talk.dictation))
@@ -55,7 +55,7 @@ def test_a_transcript_is_said_word_for_word(on: Stand, tokenizer: Tokenizer) -> 
 
 
 def test_the_pool_knows_what_the_lane_has_forgotten(on: Stand, tokenizer: Tokenizer) -> None:
-    talk = talks.transcript(recording(_FILLER), tokenizer, lambda lengths: [0, lengths[1]])
+    talk = talks.transcript(recording(_FILLER), tokenizer, lambda lengths: [0, lengths[1]], 1 << 16)
     found = speculation.compare(on, [[talk]], (NONE, LANE, POOL), 2)
     assert speculation.figures(found, POOL)["accepted_part"] > speculation.figures(found, LANE)["accepted_part"] + 0.3
 
