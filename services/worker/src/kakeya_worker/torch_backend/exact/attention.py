@@ -4,6 +4,7 @@ A key that a query does not see adds an exact zero, so that it does not matter w
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,12 +75,14 @@ def _dots(queries: Tensor, keys: Tensor) -> Tensor:
     num_kv_heads, num_queries, head_dim = queries.shape
     scale = np.float32(1 / math.sqrt(head_dim)).item()
     dots = keys.new_empty(num_kv_heads, num_queries, keys.shape[1])
-    num_at_once = max(1, _TILE // max(1, keys[0].numel()))
-    for head in range(num_kv_heads):
-        q, k = queries[head].T.contiguous(), keys[head].T.contiguous()  # head_dim first
+    num_at_once = max(1, _TILE // max(1, keys[0].numel()))  # queries of one head
+    num_heads = min(num_kv_heads, max(1, num_at_once // max(1, num_queries)))
+    for first in range(0, num_kv_heads, num_heads):
+        some = slice(first, first + num_heads)
+        q, k = (each[some].movedim(-1, 0).contiguous() for each in (queries, keys))  # head_dim first
         for start in range(0, num_queries, num_at_once):
             tile = slice(start, start + num_at_once)
-            dots[head, tile] = fold(q[:, tile, None] * k[:, None, :], dim=0) * scale
+            dots[some, tile] = fold(q[:, :, tile, None] * k[:, :, None, :], dim=0) * scale
     return dots
 
 
@@ -89,7 +92,7 @@ def _mix(scores: Tensor, values: Tensor) -> Tensor:
     blocks = values.unflatten(1, (-1, BLOCK))
     num_at_once = max(1, _TILE // blocks[..., 0, :].numel())
     mixed = torch.cat([_sums(tile, blocks) for tile in weights.split(num_at_once, dim=1)], dim=1)
-    total = _sums(weights, blocks.new_ones(len(blocks), *blocks.shape[1:3], 1))
+    total = _added(_added(weights.unbind(-1)).unbind(-1))[..., None]
     return torch.div(mixed, total.expand_as(mixed))
 
 
@@ -98,11 +101,16 @@ def _sums(weights: Tensor, values: Tensor) -> Tensor:
 
     weights [kv_heads, queries, blocks, 16], values [kv_heads, blocks, 16, size] -> [kv_heads, queries, size].
     """
-    of_blocks = weights.new_zeros(*weights.shape[:3], values.shape[-1])
-    weighted = torch.empty_like(of_blocks)
-    for place in range(BLOCK):
-        of_blocks += torch.mul(weights[..., place, None], values[:, None, :, place], out=weighted)
-    total = torch.zeros_like(of_blocks[:, :, 0])
-    for of_block in of_blocks.unbind(dim=2):
-        total += of_block
+    weighted = weights.new_empty(*weights.shape[:3], values.shape[-1])
+    of_places = (torch.mul(weights[..., place, None], values[:, None, :, place], out=weighted) for place in range(BLOCK))
+    return _added(_added(of_places).unbind(dim=2))
+
+
+def _added(parts: Iterable[Tensor]) -> Tensor:
+    """One after the other, each before the next is asked for."""
+    total: Tensor | None = None
+    for part in parts:
+        total = torch.zeros_like(part) if total is None else total
+        total += part
+    assert total is not None
     return total
