@@ -143,7 +143,7 @@ test-parts: install ## install each part alone in an environment of its own, imp
 	$(BIN)/python scripts/test_parts.py
 
 test-compose: install ## what needs a Docker engine: images, a conversation through compose, Redis in a container
-	$(BIN)/python -m pytest -m compose --timeout 1200
+	$(BIN)/python -m pytest -m compose --timeout 1200 --durations=8 tests/end_to_end
 	@if docker info >/dev/null 2>&1; then \
 	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/operations/test_append.py tests/integration/test_conversation.py; \
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
