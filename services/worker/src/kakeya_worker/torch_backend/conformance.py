@@ -18,7 +18,7 @@ from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.models import families
 from kakeya_worker.torch_backend import batch, decoder
 from kakeya_worker.torch_backend.batch import Batch
-from kakeya_worker.torch_backend.exact import kernel_decoder, key_blocks, numerics
+from kakeya_worker.torch_backend.exact import integer_product, kernel_decoder, key_blocks, numerics
 from kakeya_worker.torch_backend.exact.arithmetic import fold, round_to
 from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE, variants
 from kakeya_worker.torch_backend.exact.key_blocks import KeyBlocks
@@ -119,12 +119,11 @@ def _batch_dependent_reduction() -> Iterator[None]:
 
 def _environments() -> dict[str, dict[str, str]]:
     """The eager form as other processors run it, and every variant of the kernel but the one that is chosen anyway."""
-    eager = {
-        "eager": {},
-        "eager-aten-default": {"ATEN_CPU_CAPABILITY": "default"},
-        "eager-aten-avx2": {"ATEN_CPU_CAPABILITY": "avx2"},
-        "eager-onednn-avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},  # its int8 products saturate
-    }
+    eager = {"eager": {}, "eager-aten-default": {"ATEN_CPU_CAPABILITY": "default"}}
+    if torch.backends.cpu.get_cpu_capability() != "AVX2":  # else the same instructions run anyway
+        eager["eager-aten-avx2"] = {"ATEN_CPU_CAPABILITY": "avx2"}
+    if integer_product.native_is_fast():  # else no int8 product is oneDNN's
+        eager["eager-onednn-avx2"] = {"ONEDNN_MAX_CPU_ISA": "AVX2"}  # it saturates there
     return {
         **{name: {**variables, CHOICE_VARIABLE: "off"} for name, variables in eager.items()},
         **{f"kernel-{variant}": {CHOICE_VARIABLE: variant} for variant in variants()[1:]},
