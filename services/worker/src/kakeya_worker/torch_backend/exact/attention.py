@@ -102,15 +102,14 @@ def _sums(weights: Tensor, values: Tensor) -> Tensor:
     weights [kv_heads, queries, blocks, 16], values [kv_heads, blocks, 16, size] -> [kv_heads, queries, size].
     """
     weighted = weights.new_empty(*weights.shape[:3], values.shape[-1])
-    of_places = (torch.mul(weights[..., place, None], values[:, None, :, place], out=weighted) for place in range(BLOCK))
+    of_places = (torch.mul(weights[..., n, None], values[:, None, :, n], out=weighted) for n in range(BLOCK))
     return _added(_added(of_places).unbind(dim=2))
 
 
 def _added(parts: Iterable[Tensor]) -> Tensor:
-    """One after the other, each before the next is asked for."""
-    total: Tensor | None = None
-    for part in parts:
-        total = torch.zeros_like(part) if total is None else total
+    """From zero on one after the other, each before the next is asked for; there is at least one."""
+    left = iter(parts)
+    total: Tensor = 0.0 + next(left)
+    for part in left:
         total += part
-    assert total is not None
     return total
