@@ -43,6 +43,7 @@ def path(tmp_path: Path) -> str:
     return f"{program.parent}{os.pathsep}{os.environ['PATH']}"
 
 
+@pytest.mark.heavy
 @needs_prometheus
 async def test_all_is_watched_and_ends_in_order(tmp_path: Path, path: str) -> None:
     data = tmp_path / "data"

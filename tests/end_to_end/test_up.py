@@ -105,6 +105,7 @@ async def test_serves_and_leaves_nothing(number: signal.Signals) -> None:
                 listener.bind((host, int(port)))
 
 
+@pytest.mark.heavy
 async def test_workers_of_two_backends_serve_one_model() -> None:
     with UpProcess(*EPHEMERAL, "--worker", "torch", "--worker", "mlx") as up:
         address = up.wait_ready()
@@ -127,6 +128,7 @@ async def test_workers_of_two_backends_serve_one_model() -> None:
             assert info.kv_live_bytes == 68 * of_mlx.kv_bytes_per_token
 
 
+@pytest.mark.heavy
 def test_a_backend_that_is_not_whole_says_how_to_install_it(tmp_path: Path) -> None:
     (tmp_path / "mlx").mkdir()
     (tmp_path / "mlx" / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'mlx'\", name='mlx')\n")
@@ -139,6 +141,7 @@ def test_a_backend_that_is_not_whole_says_how_to_install_it(tmp_path: Path) -> N
         assert up.processes() == []
 
 
+@pytest.mark.heavy
 async def test_stops_http_then_workers_then_router_then_redis(tmp_path: Path) -> None:
     with UpProcess(*EPHEMERAL[1:], "--data-dir", str(tmp_path), "--http-bind", "127.0.0.1:0") as up:
         up.wait_ready()
@@ -175,6 +178,7 @@ async def test_a_worker_of_a_former_run_does_not_count_as_ready(tmp_path: Path) 
         await converse(address)
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
 def test_a_killed_supervisor_takes_everything_along() -> None:
     with UpProcess(*EPHEMERAL) as up:
