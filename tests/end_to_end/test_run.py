@@ -53,7 +53,9 @@ def test_a_chat_in_a_terminal_with_a_model_of_ollamas_store(tmp_path: Path, monk
     path = nano_gguf.write(tmp_path / "nano.gguf")
     ollama_files.add(tmp_path / "store", "nano", path.read_bytes(), "bf16")
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "store"))
-    with RunInTerminal("ollama:nano:bf16", "--window", "512", "--no-color") as run:
+    # So rewarded, what is said again and again is said without an end: no answer is over before Ctrl-C comes.
+    endless = ("--frequency-penalty", "-2", "--max-tokens", "60000")
+    with RunInTerminal("ollama:nano:bf16", "--window", "512", "--no-color", *endless) as run:
         run.wait_for("waiting for")
         run.wait_for(r"on nano:bf16: sink 4, window 512, .* bytes reserved")
         run.wait_for("> ")
