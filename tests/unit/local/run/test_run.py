@@ -98,7 +98,7 @@ def test_a_prompt_is_answered_alone(
     """What is piped stands before the words. The stack is one for one session, which keeps nothing."""
     tokenizer = ChatTokenizer(str(model))
     runtime.answers.append(tokenizer.encode(ANSWER, special_tokens=False))
-    words = ("What", "now?", "--window", "max", "--threads", "2", "--max-tokens", "9", "--no-color")
+    words = ("--window", "max", "What", "--threads", "2", "now?", "--max-tokens", "9", "--no-color")
     assert asked(monkeypatch, "A text.\n", str(model), *words) == 0
     said = capsys.readouterr()
     assert said.out == "Good day\n"
@@ -209,3 +209,7 @@ def test_flags_that_make_no_sense_are_refused(capsys: pytest.CaptureFixture[str]
         run_command.main(["kakeya-nano", "--window", "none"])
     assert ended.value.code == 2
     assert "'none' is not a whole number from 1 on" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        run_command.main(["--window", "max"])
+    assert ended.value.code == 2
+    assert "required: MODEL\n" in capsys.readouterr().err

@@ -39,7 +39,9 @@ def parser(summary: str, environment: Mapping[str, str] = os.environ) -> argpars
         metavar="MODEL",
         help="a directory, FILE.gguf, ollama:NAME[:TAG], the name of an installed model, or a hub id",
     )
-    result.add_argument("prompt", metavar="PROMPT", nargs="*", help="is answered once; behind what standard input says")
+    result.add_argument(
+        "prompt", metavar="PROMPT", nargs="*", default=(), help="is answered once; behind what standard input says"
+    )
     flags = VariableFlags(result, PREFIX, environment)
     flags.add(
         "window",
