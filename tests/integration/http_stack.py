@@ -39,8 +39,8 @@ class HttpStack:
 
 
 @contextmanager
-def http_stack(directory: Path, *flags: str, lanes: int = 8, **environment_too: str) -> Iterator[HttpStack]:
-    """With one worker, in exact mode, so that equal seeds give equal answers; stopped at the end.
+def http_stack(directory: Path, *flags: str, **environment_too: str) -> Iterator[HttpStack]:
+    """With one worker of eight lanes, in exact mode, so that equal seeds give equal answers; stopped at the end.
 
     Args:
         flags: of the shim, which has no live sessions unless these say so: what most tests look at is one answer.
@@ -53,16 +53,16 @@ def http_stack(directory: Path, *flags: str, lanes: int = 8, **environment_too: 
             runtime(model, directory, num_workers=0, environment=environment) as made,
             operator_of(made) as operator,
         ):
-            start_worker(made, lanes)
+            start_worker(made)
             names = ("--tokenizer", f"{ABSENT}={MODEL}", "--served-model-name", f"{ALIAS}={MODEL}")
             shim = made.start_http("--live-sessions=off", *names, *flags)
             made.wait_for_workers(1)
             yield HttpStack(made, shim, operator, receiver, operator.make_key("everybody"))
 
 
-def start_worker(made: Runtime, lanes: int = 8) -> Process:
+def start_worker(made: Runtime) -> Process:
     """As that of `http_stack`, to take its place."""
-    return made.start_worker("--weights=int8", lanes=lanes)
+    return made.start_worker("--weights=int8")
 
 
 def prompt_ids(*messages: tuple[str, str]) -> list[int]:

@@ -95,8 +95,10 @@ async def test_thoughts_stay_where_they_were_said(thinker: tuple[str, Tokenizer]
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpStack]:
     directory = tmp_path_factory.mktemp("rewriting")
-    # Each turn is a new session. With a lane for each none has to make room: who does so may be closed, and not found.
-    with http_stack(directory, *LIVE, lanes=32, KAKEYA_WORKER_SNAPSHOTS=str(directory / "snapshots")) as made:
+    with http_stack(directory, *LIVE, KAKEYA_WORKER_SNAPSHOTS=str(directory / "snapshots")) as made:
+        # Each turn is a new session. With a lane for each, none is closed to make room for another.
+        made.runtime.start_worker("--weights=int8", lanes=24)
+        made.runtime.wait_for_workers(2)
         yield made
 
 
