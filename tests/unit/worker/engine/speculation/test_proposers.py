@@ -186,9 +186,10 @@ class Hanging(Told):
 
     def __init__(self) -> None:
         super().__init__()
-        self.let_go = threading.Event()
+        self.is_asked, self.let_go = threading.Event(), threading.Event()
 
     def propose(self, token_id: int, num_tokens: int) -> Any:
+        self.is_asked.set()
         self.let_go.wait(PATIENT)
         return super().propose(token_id, num_tokens)
 
@@ -215,6 +216,7 @@ def test_what_is_late_is_not_waited_for_and_not_used() -> None:
     drafter = drafter_of(proposers)
     wish = Wish(drafter, 9, 4)
     assert proposers.propose([wish]) == [()]
+    assert hanging.is_asked.wait(PATIENT)
     proposers.extend(drafter, (9,))
     assert proposers.propose([wish]) == [()]
     assert [what for what, _ in hanging.told] == ["restart"], "it is not asked again meanwhile"
@@ -235,6 +237,7 @@ def test_one_that_hangs_is_given_up_with_all_others(monkeypatch: pytest.MonkeyPa
     now = 1000.0
     monkeypatch.setattr("kakeya_worker.engine.speculation.proposers.time.monotonic", lambda: now)
     assert proposers.propose([wish]) == [()]
+    assert hanging.is_asked.wait(PATIENT)
     now += 59.0
     assert proposers.propose([wish]) == [()]
     assert not proposers._are_given_up

@@ -67,6 +67,7 @@ def test_only_one_lane_takes_memory(verifier: TorchVerifier) -> None:
     geometry = LaneGeometry(4, 16_380, 32)
     lane_bytes = geometry.num_slots * verifier.facts.kv_bytes_per_token
     process = psutil.Process()
+    _measured(verifier, geometry, num_lanes=1)  # what steps themselves take is there from here on
     before = process.memory_info().rss
     _measured(verifier, geometry, num_lanes=20)
-    assert process.memory_info().rss - before < 2 * lane_bytes
+    assert process.memory_info().rss - before < lane_bytes
