@@ -38,7 +38,7 @@ def test_threads_stand_back_behind_the_others() -> None:
     threads = DaemonThreads(1, "test", niceness=3)
     own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     theirs = threads.submit(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())).result(TIMEOUT)
-    assert theirs == own + 3
+    assert theirs == min(own + 3, 19)  # there is none beyond
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
     assert threads.close(TIMEOUT)
 
