@@ -12,6 +12,8 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+from tests import gguf_k_quants
+
 Tensors = Mapping[str, NDArray[np.float32]]
 Say = Callable[[gguf.GGUFWriter], None]
 
@@ -26,6 +28,7 @@ def write(
     tensors: Tensors,
     kind: str = "F32",
     *,
+    others: Mapping[str, str] | None = None,
     left_out: Sequence[str] = (),
     say: Say = lambda _: None,
 ) -> Path:
@@ -35,6 +38,7 @@ def write(
         config: its config.json.
         tensors: by the Hub's names.
         kind: of matrices, GGUF's name; all else is F32.
+        others: of some matrices, by the last part of their names but "weight": v_proj, for one.
         left_out: keys that are not written.
         say: writes more.
     """
@@ -55,7 +59,8 @@ def write(
             raise LookupError(f"GGUF has no place for the tensor {name}")
         if architecture in _PERMUTED:
             tensor = _permuted(name, tensor, config)
-        _add(writer, stored, tensor, kind if tensor.ndim > 1 else "F32")
+        of_matrix = (others or {}).get(name.split(".")[-2], kind)
+        _add(writer, stored, tensor, of_matrix if tensor.ndim > 1 else "F32")
     if factors := rope_factors(config):
         writer.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
     writer.write_header_to_file()
@@ -123,7 +128,8 @@ def _permuted(name: str, tensor: NDArray[np.float32], config: Mapping[str, Any])
 
 def _add(writer: gguf.GGUFWriter, name: str, tensor: NDArray[np.float32], kind: str) -> None:
     quantized = gguf.GGMLQuantizationType[kind]
-    writer.add_tensor(name, gguf.quants.quantize(tensor, quantized), raw_dtype=quantized)
+    blocks = gguf_k_quants.quantize(tensor, kind) if kind.endswith("_K") else gguf.quants.quantize(tensor, quantized)
+    writer.add_tensor(name, blocks, raw_dtype=quantized)
 
 
 def _enum(architecture: str) -> gguf.MODEL_ARCH:

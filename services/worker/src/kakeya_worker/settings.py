@@ -22,6 +22,8 @@ from kakeya_shared.settings.service import (
 from kakeya_shared.settings.typed_flags import MayBePath, is_here, is_no_url
 from kakeya_shared.settings.window import MAX, Window
 
+_Quantized = Literal["2bit", "3bit", "4bit", "5bit", "6bit", "8bit", "mxfp4", "mxfp8", "nvfp4"]
+
 
 def _addresses(text: str) -> str:
     return ",".join(parse_list(text))
@@ -63,24 +65,23 @@ class WorkerSettings(RpcServerSettings):
         metavar="MODEL",
     )
     backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU", metavar="NAME")
-    weights: Literal[
-        "auto", "float32", "bfloat16", "int8", "2bit", "3bit", "4bit", "5bit", "6bit", "8bit", "mxfp4", "mxfp8", "nvfp4"
-    ] = setting(
+    weights: Literal["auto", "gguf", "float32", "bfloat16", "int8", _Quantized] = setting(
         "auto",
-        "mode of the weights. int8 is torch's alone. 2bit and more are for what mlx-lm quantized so, on MLX",
-        reason="int8, the exact mode, where torch's CPU multiplies int8 exactly; else what the checkpoint has",
+        "mode of the weights. gguf computes with a GGUF file's blocks as they are; it and int8, the exact modes, are "
+        "torch's alone. 2bit and more are for what mlx-lm quantized so, on MLX",
+        reason="int8, where torch's CPU multiplies int8 exactly; else what the checkpoint has",
     )
     kv_dtype: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto", "type of K and V", reason="that of the weights; bfloat16 beside int8, for half the memory"
+        "auto", "type of K and V", reason="that of the weights; bfloat16 in exact modes, for half the memory"
     )
     kernel: Literal["auto", "avx512vnni", "avx2", "portable", "off"] = setting(
         "auto",
-        "what computes int8 weights: a variant of the C++ kernel, or off for torch's operators alone",
+        "what computes in exact modes: a variant of the C++ kernel, or off for torch's operators alone",
         reason="the fastest variant that this CPU runs; all give the same bits",
     )
     cache_dir: Path | None = setting(
         None,
-        "where int8 weights are kept between runs",
+        "where the weights of exact modes are kept between runs, as the kernel reads them",
         unit="directory",
         reason="$XDG_CACHE_HOME/kakeya, since converting takes longer than loading",
     )

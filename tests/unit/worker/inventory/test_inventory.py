@@ -204,6 +204,8 @@ def test_without_a_home_the_list_says_so(
     [
         ({"KAKEYA_WORKER_WEIGHTS": "bfloat16"}, {}, ("bfloat16", "")),
         ({"KAKEYA_WORKER_WEIGHTS": "float32"}, {"dtype": "bfloat16"}, ("float32", "")),
+        ({"KAKEYA_WORKER_WEIGHTS": "gguf"}, {"gguf": True}, ("gguf", "")),
+        ({"KAKEYA_WORKER_WEIGHTS": "gguf"}, {}, ("", "weights 'gguf' cannot run: the checkpoint has none")),
         ({"KAKEYA_WORKER_WEIGHTS": "int3"}, {}, ("", "weights 'int3' cannot run; what can: ")),
         ({}, {"quantization": {"bits": 4}}, ("", "weights that are quantized already do not run with --backend torch")),
         ({"KAKEYA_WORKER_BACKEND": "mlx"}, {"quantization": {"bits": 4}}, ("", "")),
@@ -211,7 +213,7 @@ def test_without_a_home_the_list_says_so(
     ],
 )
 def test_how_a_model_would_run(environment: dict[str, str], config: dict[str, Any], expected: tuple[str, str]) -> None:
-    weights, problem = RunsHere(environment).weights(config)
+    weights, problem = RunsHere(environment).weights(config, has_blocks="gguf" in config)
     assert weights == expected[0]
     assert problem.startswith(expected[1])
     assert bool(problem) == bool(expected[1])
@@ -219,7 +221,7 @@ def test_how_a_model_would_run(environment: dict[str, str], config: dict[str, An
 
 def test_a_backend_need_not_say_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(plugins, "load", lambda *_, **__: object)
-    assert RunsHere({}).weights({"dtype": "float16"}) == ("", "")
+    assert RunsHere({}).weights({"dtype": "float16"}, has_blocks=False) == ("", "")
 
 
 @pytest.fixture
@@ -244,13 +246,16 @@ def test_what_cannot_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_footprint_follows_the_type_of_the_weights() -> None:
     config = families.parse(checkpoint.read_config(installed_models.directory("kakeya-nano")))
-    whole, half, exact = (footprint(config, weights) for weights in ("float32", "bfloat16", "int8"))
+    whole, half, exact = (footprint(config, weights, 123) for weights in ("float32", "bfloat16", "int8"))
+    as_it_is = footprint(config, "gguf", 123)
+    assert as_it_is
     assert whole
     assert half
     assert exact
     assert whole.weights == 2 * half.weights == 4 * config.num_weights
     assert exact.weights == config.num_weights + config.num_weights // 64 * 2, "a scale for each 64"
-    assert whole.lane == 2 * half.lane == 2 * exact.lane
+    assert as_it_is.weights == 123
+    assert whole.lane == 2 * half.lane == 2 * exact.lane == 2 * as_it_is.lane
 
 
 def test_a_list_that_is_none_has_no_length() -> None:

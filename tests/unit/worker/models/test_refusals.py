@@ -240,7 +240,7 @@ def test_modes(
 
 
 def test_modes_that_there_are_not(random_checkpoint: Path) -> None:
-    with pytest.raises(ModelRefused, match="what can: int8, float32, bfloat16"):
+    with pytest.raises(ModelRefused, match="what can: gguf, int8, float32, bfloat16"):
         _load(random_checkpoint, "int4")
     with pytest.raises(ModelRefused, match="what can: float32, bfloat16"):
         _load(random_checkpoint, "int8", "int8")

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kakeya_shared.gguf.tokenizer import directory as tokenizers
 
-_INT8: Final = "int8"
+_WEIGHTS: Final = ("gguf", "int8")
 _PACKED: Final = "*.safetensors"
 
 
@@ -15,7 +15,7 @@ class Cache(NamedTuple):
     """A file or a folder that may be removed while nothing starts: it is made anew then.
 
     Attributes:
-        kind: "int8 weights" of a model, or the "tokenizer" of a GGUF file.
+        kind: "gguf weights" or "int8 weights" of a model, or the "tokenizer" of a GGUF file.
         changed: when it was made.
     """
 
@@ -34,8 +34,9 @@ def caches(directory: Path) -> Iterator[Cache]:
     Raises:
         GgufError: there is no home directory.
     """
-    for file in sorted((directory / _INT8).glob(_PACKED)):
-        yield _cache("int8 weights", file, [file])
+    for weights in _WEIGHTS:
+        for file in sorted((directory / weights).glob(_PACKED)):
+            yield _cache(f"{weights} weights", file, [file])
     for folder in sorted(tokenizers.cache().glob("*/")):
         yield _cache("tokenizer", folder, [file for file in folder.iterdir() if file.is_file()])
 

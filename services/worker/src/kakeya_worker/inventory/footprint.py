@@ -6,7 +6,7 @@ from kakeya_worker import sizing
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.settings import WorkerSettings
 
-_KV_BYTES: Final = {"int8": 2, "bfloat16": 2, "float32": 4}
+_KV_BYTES: Final = {"gguf": 2, "int8": 2, "bfloat16": 2, "float32": 4}
 _WEIGHT_BITS: Final = {"int8": 8.25, "bfloat16": 16, "float32": 32}  # two bytes of a scale are for 64 weights of int8
 _SINK: Final[int] = WorkerSettings.model_fields["sink"].default
 _CHUNK: Final[int] = WorkerSettings.model_fields["chunk_tokens"].default
@@ -26,14 +26,16 @@ class Footprint(NamedTuple):
     window: int
 
 
-def footprint(config: ModelConfig, weights: str) -> Footprint | None:
+def footprint(config: ModelConfig, weights: str, file_bytes: int) -> Footprint | None:
     """Of a model whose weights are held in some type of numbers; None where no lane of it fits.
 
     Args:
-        weights: int8, bfloat16 or float32.
+        weights: gguf, int8, bfloat16 or float32.
+        file_bytes: of the checkpoint, whose blocks take about as much in memory.
     """
     kv_bytes = config.kv_elements_per_token * _KV_BYTES[weights]
     lane = sizing.usual_lane(config.bound_on_positions[0], kv_bytes, sink=_SINK, chunk=_CHUNK)
     if lane is None:
         return None
-    return Footprint(int(config.num_weights * _WEIGHT_BITS[weights]) // 8, lane.num_slots * kv_bytes, lane.window)
+    in_memory = file_bytes if weights == "gguf" else int(config.num_weights * _WEIGHT_BITS[weights]) // 8
+    return Footprint(in_memory, lane.num_slots * kv_bytes, lane.window)

@@ -12,6 +12,7 @@ from kakeya_worker.inventory.caches import Cache, caches
 from kakeya_worker.inventory.footprint import Footprint, footprint
 from kakeya_worker.inventory.runs_here import RunsHere
 from kakeya_worker.models import families
+from kakeya_worker.models.gguf.gguf_listing import FILE, OLLAMA
 from kakeya_worker.models.local_models import local_models
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.settings import WorkerSettings, cache_directory
@@ -80,9 +81,13 @@ def _judged(model: LocalModel, here: RunsHere) -> Listed:
         config: ModelConfig = families.parse(dict(model.config))
     except ModelRefused as error:
         return Listed(model, str(error))
-    weights, problem = here.weights(model.config)
-    takes = footprint(config, weights) if weights else None
+    weights, problem = here.weights(model.config, has_blocks=_has_blocks(model))
+    takes = footprint(config, weights, model.num_bytes) if weights else None
     return Listed(model, problem, weights, takes, "" if problem else here.backend)
+
+
+def _has_blocks(model: LocalModel) -> bool:
+    return model.revision in (FILE, OLLAMA) and model.quantization not in ("", "F32", "F16", "BF16")
 
 
 def _model_document(each: Listed) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.settings import WorkerSettings
 
 _DTYPES = ("float32", "bfloat16")
+_BLOCKS = "gguf"
 
 
 class RunsHere:
@@ -30,17 +31,20 @@ class RunsHere:
         self._backend: Any = None
         self._known: dict[str, tuple[str, str]] = {}
 
-    def weights(self, config: Mapping[str, Any]) -> tuple[str, str]:
+    def weights(self, config: Mapping[str, Any], *, has_blocks: bool) -> tuple[str, str]:
         """Of a model by its config.json: the type that its weights would have, or "", and why it would not run.
 
         Both are "" where the backend does not say it.
+
+        Args:
+            has_blocks: whether its matrices are GGUF's blocks.
         """
         if config.get("quantization") or config.get("quantization_config"):
             if self.backend == "mlx":
                 return "", ""
             return "", f"weights that are quantized already do not run with --backend {self.backend}"
         dtype = str(config.get("dtype") or config.get("torch_dtype") or "")
-        dtype = dtype if dtype in _DTYPES else ""  # all others are treated alike
+        dtype = _BLOCKS if has_blocks else dtype if dtype in _DTYPES else ""  # all others are treated alike
         if dtype not in self._known:
             self._known[dtype] = self._asked(dtype)
         return self._known[dtype]

@@ -21,12 +21,15 @@ from kakeya_worker.torch_backend.exact.kernel.probe import check_kernel
 from kakeya_worker.torch_backend.exact.kernel_decoder import KernelDecoder
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.probe import problem_with_floats
-from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
+from kakeya_worker.torch_backend.exact.weight_cache import GGUF_BITS, INT8_BITS, WeightCache
 from kakeya_worker.torch_backend.float_numerics import FloatNumerics
 from kakeya_worker.torch_backend.numerics import Numerics
 from kakeya_worker.torch_backend.weights import Weights
 
 _log = structlog.get_logger()
+GGUF, INT8 = "gguf", "int8"
+EXACT = (GGUF, INT8)
+"""Weights of exact mode: as a GGUF file has them, or made of any checkpoint."""
 _FLOATS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -35,7 +38,7 @@ class Mode:
     """What was chosen.
 
     Attributes:
-        weights: int8, float32 or bfloat16.
+        weights: gguf, int8, float32 or bfloat16.
         product: of int8 matrices in the eager form; None in float modes.
         kernel: that computes instead of the eager form, if any.
     """
@@ -59,8 +62,11 @@ class Mode:
         parts |= {"numerics": NUMERICS_VERSION}
         # The matrices do not depend on the type of the KV, so that both share a file.
         name = fingerprint({"model": digest, "weights": self.weights, "numerics": NUMERICS_VERSION})
-        cache = WeightCache(cache_directory / "int8" / name if cache_directory else None, tensors.num_weights())
-        return ExactNumerics(tensors, self.kv_dtype, self.product, cache), fingerprint(parts)
+        keeps_blocks = self.weights == GGUF
+        path = cache_directory / self.weights / name if cache_directory else None
+        cache = WeightCache(path, tensors.num_weights(), GGUF_BITS if keeps_blocks else INT8_BITS)
+        numerics = ExactNumerics(tensors, self.kv_dtype, self.product, cache, keeps_blocks=keeps_blocks)
+        return numerics, fingerprint(parts)
 
     def decoder(self, config: ModelConfig, numerics: Numerics[Any], num_threads: int) -> Decoder | KernelDecoder:
         """Loads the model. Raises ModelRefused."""
@@ -76,10 +82,14 @@ class Mode:
 
 
 def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
-    """Resolves "auto". Raises ModelRefused."""
+    """Resolves "auto". Raises ModelRefused.
+
+    Args:
+        checkpoint_dtype: float32 or bfloat16, among others; gguf where some matrices are GGUF's blocks.
+    """
     chosen, kernel, product = _chosen(weights, kv_dtype, checkpoint_dtype)
-    if chosen == "int8":
-        return _exact_mode("bfloat16" if kv_dtype == "auto" else kv_dtype, kernel, product)
+    if chosen in EXACT:
+        return _exact_mode(chosen, "bfloat16" if kv_dtype == "auto" else kv_dtype, kernel, product)
     return Mode(chosen, _FLOATS[chosen])
 
 
@@ -90,19 +100,21 @@ def choose_weights(weights: str, kv_dtype: str, checkpoint_dtype: str) -> str:
 
 def _chosen(weights: str, kv_dtype: str, checkpoint_dtype: str) -> tuple[str, Kernel | None, IntegerProduct | None]:
     """The weights, and what would multiply them exactly. Raises ModelRefused."""
-    if weights not in ("auto", "int8", *_FLOATS):
-        raise ModelRefused(f"weights {weights!r} cannot run; what can: int8, {', '.join(_FLOATS)}")
+    if weights not in ("auto", *EXACT, *_FLOATS):
+        raise ModelRefused(f"weights {weights!r} cannot run; what can: {', '.join((*EXACT, *_FLOATS))}")
+    if weights == GGUF != checkpoint_dtype:
+        raise ModelRefused(f"weights {GGUF!r} cannot run: the checkpoint has none of GGUF's blocks; int8 makes its own")
     if kv_dtype not in ("auto", *_FLOATS):
         raise ModelRefused(f"KV of type {kv_dtype!r} cannot run; what can: {', '.join(_FLOATS)}")
-    kernel = library.chosen_kernel() if weights in ("auto", "int8") else None
-    product = _integer_product() if weights in ("auto", "int8") else None
+    kernel = library.chosen_kernel() if weights in ("auto", *EXACT) else None
+    product = _integer_product() if weights in ("auto", *EXACT) else None
     is_native = product is integer_product.native
     is_fast = is_native or (kernel is not None and kernel.name != "portable")
     problem = problem_with_floats()
     if weights == "auto":
-        weights = "int8" if is_fast and problem is None else float_type(kv_dtype, checkpoint_dtype)
+        weights = INT8 if is_fast and problem is None else float_type(kv_dtype, checkpoint_dtype)
         _log.info("weights chosen", weights=weights, fast_integer_products=is_fast, problem_with_floats=problem)
-    if weights == "int8":
+    if weights in EXACT:
         if problem is not None:
             raise ModelRefused(f"exact mode cannot run: {problem}")
     elif kv_dtype not in ("auto", weights):
@@ -117,7 +129,7 @@ def _integer_product() -> IntegerProduct:
     return integer_product.by_floats
 
 
-def _exact_mode(kv_dtype: str, kernel: Kernel | None, product: IntegerProduct | None) -> Mode:
+def _exact_mode(weights: str, kv_dtype: str, kernel: Kernel | None, product: IntegerProduct | None) -> Mode:
     """Raises ModelRefused."""
     if kernel is not None:
         check_kernel(kernel)
@@ -126,4 +138,4 @@ def _exact_mode(kv_dtype: str, kernel: Kernel | None, product: IntegerProduct | 
         _log.warning(
             "torch has no fast and exact int8 products on this CPU; exact mode runs on float32 ones and is slow"
         )
-    return Mode("int8", _FLOATS[kv_dtype], product, kernel)
+    return Mode(weights, _FLOATS[kv_dtype], product, kernel)

@@ -15,7 +15,7 @@ from kakeya_worker.models import checkpoint, families, output_head
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.model_digest import model_digest
 from kakeya_worker.torch_backend.gguf_weights import GgufWeights
-from kakeya_worker.torch_backend.mode import choose_mode, choose_weights
+from kakeya_worker.torch_backend.mode import EXACT, GGUF, choose_mode, choose_weights
 from kakeya_worker.torch_backend.safetensors_weights import SafetensorsWeights
 from kakeya_worker.torch_backend.slab import Slab
 from kakeya_worker.torch_backend.weights import Weights
@@ -25,9 +25,9 @@ class TorchVerifier:
     """A checkpoint on the CPU; see `kakeya_worker.engine.seams.verifier.Verifier`.
 
     Args:
-        weights: "int8" is exact; "float32" and "bfloat16" are not; "auto" is int8 where this machine has fast
-            integer products, else the checkpoint's own type.
-        kv_dtype: "auto" is bfloat16 beside int8, else the type of the weights.
+        weights: "gguf" (blocks of a GGUF file as they are) and "int8" are exact; "float32" and "bfloat16" are not;
+            "auto" is int8 where this machine has fast integer products, else the checkpoint's own type.
+        kv_dtype: "auto" is bfloat16 in exact mode, else the type of the weights.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class TorchVerifier:
         parsed = families.parse(checkpoint.read_config(place))
         tensors: Weights = GgufWeights(place) if place.is_file() else SafetensorsWeights(place)
         self.config = output_head.settled(parsed, tensors.names, tensors.head_is_embedding)
-        mode = choose_mode(weights, kv_dtype, self.config.dtype or tensors.dtype)
+        mode = choose_mode(weights, kv_dtype, GGUF if tensors.has_blocks else self.config.dtype or tensors.dtype)
         digest = model_digest(self.config, tensors.files, cache_directory)
         self._numerics, fingerprint = mode.prepare(tensors, digest, cache_directory)
         self._decoder = mode.decoder(self.config, self._numerics, num_threads)
@@ -121,7 +121,7 @@ def _facts(config: ModelConfig, weights: str, kv_dtype: torch.dtype, fingerprint
         backend="torch",
         weights=weights,
         kv_dtype=str(kv_dtype).removeprefix("torch."),
-        exact=weights == "int8",
+        exact=weights in EXACT,
         fingerprint=fingerprint,
         vocab_size=config.vocab_size,
         max_positions=max_positions,

@@ -2,12 +2,63 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from kakeya_worker.engine.seams.verifier import ModelRefused
+from kakeya_worker.models.gguf.block_integers import BlockIntegers, BlockType
 from kakeya_worker.models.output_head import EMBEDDING, HEAD
+
+
+class Scales(NamedTuple):
+    """Those of all blocks of a matrix; `BlockIntegers` says what they mean.
+
+    Attributes:
+        of_blocks: float16 [out_features, blocks].
+        offsets: float16 [out_features, blocks], or None.
+        of_runs: int8 [out_features, blocks * runs], or None.
+        minima: int8 [out_features, blocks * runs], or None.
+    """
+
+    of_blocks: Tensor
+    offsets: Tensor | None
+    of_runs: Tensor | None
+    minima: Tensor | None
+
+
+@dataclass(frozen=True)
+class BlockMatrix:
+    """Rows of blocks.
+
+    Attributes:
+        weights: uint8 [out_features, in_features], as they are stored: `kind.zero` too large.
+    """
+
+    kind: BlockType
+    weights: Tensor
+    scales: Scales
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(out_features, in_features)."""
+        return self.weights.shape[0], self.weights.shape[1]
+
+    def rows(self, some: slice) -> "BlockMatrix":
+        """A view of some of its rows."""
+        scales = Scales(*(None if each is None else each[some] for each in self.scales))  # type: ignore[arg-type]  # as before
+        return BlockMatrix(self.kind, self.weights[some], scales)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its numbers are."""
+        halves = (self.scales.of_blocks, self.scales.offsets)
+        return all(bool(each.isfinite().all()) for each in halves if each is not None)
 
 
 class Weights(ABC):
@@ -39,9 +90,21 @@ class Weights(ABC):
         tensor = self._read(name)
         if not tensor.is_floating_point():
             raise ModelRefused(f"tensor {name} holds {tensor.dtype}: quantized weights cannot run")
-        if tuple(tensor.shape) != shape:
-            raise ModelRefused(f"tensor {name} has shape {tuple(tensor.shape)}, the config demands {shape}")
+        check_shape(name, tuple(tensor.shape), shape)
         return tensor
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether some matrices are GGUF's blocks, which `blocks` hands out as they are."""
+        return False
+
+    def is_blocks(self, name: str) -> bool:
+        """Whether that matrix is. Raises ModelRefused where it is missing."""
+        return False
+
+    def blocks(self, name: str, shape: tuple[int, int]) -> BlockMatrix | None:
+        """A matrix whose numbers are GGUF's blocks; None where they are not. Raises ModelRefused as `__call__` does."""
+        return None
 
     @property
     def dtype(self) -> str:
@@ -52,3 +115,22 @@ class Weights(ABC):
         """Whether the output head holds the same numbers, in the same type. Raises ModelRefused."""
         head, embedding = (self._read(f"{name}.weight") for name in (HEAD, EMBEDDING))
         return head.dtype == embedding.dtype and torch.equal(head, embedding)
+
+
+def check_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """Raises ModelRefused."""
+    if found != wanted:
+        raise ModelRefused(f"tensor {name} has shape {found}, the config demands {wanted}")
+
+
+def block_matrix(kind: BlockType, found: BlockIntegers, out_features: int) -> BlockMatrix:
+    """Of the blocks of a tensor, row after row."""
+
+    def rows(array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.require(array, requirements="W")).reshape(out_features, -1)
+
+    def rows_if_any(array: NDArray[Any] | None) -> Tensor | None:
+        return None if array is None else rows(array)
+
+    others = (rows_if_any(each) for each in (found.offsets, found.run_scales, found.minima))
+    return BlockMatrix(kind, rows(found.weights), Scales(rows(found.scales), *others))

@@ -13,8 +13,8 @@ from kakeya_local.stack.supervision.loading_progress import progress
     [
         ({"event": "loading layers", "loaded": 7, "of": 30}, "loading layers: 23 %"),
         (
-            {"event": "converting weights to int8", "matrices": 3, "weights": 400, "of_weights": 1000},
-            "converting weights to int8: 40 %",
+            {"event": "converting weights", "matrices": 3, "weights": 400, "of_weights": 1000},
+            "converting weights: 40 %",
         ),
         ({"event": "reading the weights for their digest", "bytes": 9}, "reading the weights for their digest"),
         ({"event": "loading layers", "loaded": 7, "of": 0}, ""),
@@ -37,5 +37,5 @@ def test_the_events_are_what_workers_say() -> None:
 
     sources = ROOT / "services/worker/src/kakeya_worker"
     assert '"loading layers", loaded=' in (sources / "torch_backend/loading.py").read_text()
-    assert '"converting weights to int8"' in (sources / "torch_backend/exact/weight_cache.py").read_text()
+    assert '"converting weights"' in (sources / "torch_backend/exact/weight_cache.py").read_text()
     assert '"reading the weights for their digest"' in (sources / "models/model_digest.py").read_text()

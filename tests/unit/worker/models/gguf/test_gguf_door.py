@@ -23,9 +23,10 @@ from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models import checkpoint, families
 from kakeya_worker.models.gguf.gguf_tensors import GgufTensors
 from kakeya_worker.torch_backend import TorchVerifier
+from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE
 from kakeya_worker.torch_backend.gguf_weights import GgufWeights
 from kakeya_worker.torch_backend.safetensors_weights import SafetensorsWeights
-from tests import gguf_checkpoint, gguf_tokenizer, nano_gguf, ollama_files
+from tests import default_mode, gguf_checkpoint, gguf_tokenizer, nano_gguf, ollama_files
 from tests.unit.sdk import model_tokenizers
 
 GEOMETRY = LaneGeometry(sink=4, window=64, chunk=32)
@@ -134,7 +135,68 @@ def test_blocks_are_read_as_the_floats_that_they_stand_for(tmp_path: Path) -> No
     blocks = written(variant, tmp_path / "blocks.gguf", kind="Q4_1")
     for weights in ("float32", "int8"):
         assert same(logits(load(blocks, weights), variant), logits(load(permuted, weights), variant), weights)
-    assert load(blocks, "auto").facts.weights in ("int8", "float32")
+
+
+def in_blocks(variant: Variant, path: Path, kind: str, **others: str) -> Path:
+    return gguf_checkpoint.write(path, variant.config, variant.tensors(), kind, others=others)
+
+
+WIDE = {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 32,
+}
+WIDE_QWEN3 = replace(QWEN3, config={**QWEN3.config, **WIDE})
+WIDE_LLAMA = replace(LLAMA, config={**LLAMA.config, **WIDE})
+
+
+@pytest.mark.parametrize(
+    ("variant", "kind", "others", "tolerance"),
+    [
+        *((QWEN3, kind, {}, 1e-3) for kind in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")),
+        *((WIDE_QWEN3, kind, {}, 1e-3) for kind in ("Q4_K", "Q5_K", "Q6_K")),
+        (WIDE_LLAMA, "Q4_K", {"v_proj": "Q6_K", "down_proj": "Q6_K"}, 1e-3),
+        (WIDE_LLAMA, "Q4_K", {"v_proj": "Q6_K", "up_proj": "F16"}, 0.1),  # what is no block becomes int8
+        (FAMILIES["qwen3-bias"], "F32", {"k_proj": "Q8_0"}, 0.1),
+    ],
+)
+def test_blocks_are_computed_with_as_they_are(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variant: Variant,
+    kind: str,
+    others: dict[str, str],
+    tolerance: float,
+) -> None:
+    path = in_blocks(variant, tmp_path / "model.gguf", kind, **others)
+    by_kernel = load(path, "gguf", tmp_path / "cache")
+    assert (by_kernel.facts.weights, by_kernel.facts.exact) == ("gguf", True)
+    wide = TorchVerifier(str(path), weights="gguf", kv_dtype="float32", num_threads=1, cache_directory=None)
+    floats = logits(load(path, "float32"), variant)
+    np.testing.assert_allclose(logits(wide, variant), floats, rtol=0, atol=tolerance * np.abs(floats).max())
+    found = logits(by_kernel, variant)
+    np.testing.assert_array_equal(found, logits(load(path, "gguf", tmp_path / "cache"), variant))
+    monkeypatch.setenv(CHOICE_VARIABLE, "off")
+    np.testing.assert_array_equal(found, logits(load(path, "gguf", tmp_path / "cache"), variant))
+
+
+def test_a_file_with_blocks_runs_as_it_is_where_that_is_asked_for(tmp_path: Path) -> None:
+    blocks, floats = in_blocks(QWEN3, tmp_path / "a.gguf", "Q4_0"), in_blocks(QWEN3, tmp_path / "b.gguf", "F16")
+    assert load(blocks, "auto").facts.weights == ("int8" if default_mode.is_exact() else "float32")
+    assert len({load(blocks, weights).facts.fingerprint for weights in ("gguf", "int8", "float32")}) == 3
+    with pytest.raises(ModelRefused, match="weights 'gguf' cannot run: the checkpoint has none of GGUF's blocks"):
+        load(floats, "gguf")
+
+
+def test_a_block_without_a_number_for_its_scale_is_refused(tmp_path: Path) -> None:
+    tensors = QWEN3.tensors()
+    tensors["model.layers.1.mlp.down_proj.weight"][5, 40] = np.nan
+    with np.errstate(all="ignore"):
+        path = gguf_checkpoint.write(tmp_path / "model.gguf", QWEN3.config, tensors, "Q8_0")
+    with pytest.raises(ModelRefused, match=r"layers\.1\.mlp\.down_proj\.weight holds infinities"):
+        load(path, "gguf")
 
 
 def test_a_split_model_is_the_same_model(tmp_path: Path) -> None:
@@ -159,7 +221,7 @@ def test_what_int8_made_of_it_is_kept_by_the_models_digest(tmp_path: Path) -> No
     with capture_logs() as second:
         after = logits(load(path, "int8", tmp_path / "cache"), SMOLLM)
     np.testing.assert_array_equal(after, before)
-    kept = [any(line["event"].startswith("int8 weights kept") for line in lines) for lines in (first, second)]
+    kept = [any(line["event"].startswith("converted weights kept") for line in lines) for lines in (first, second)]
     assert kept == [True, False]
 
 

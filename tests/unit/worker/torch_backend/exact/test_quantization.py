@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.torch_backend import TorchVerifier, loading
 from kakeya_worker.torch_backend.exact import integer_product, quantization
-from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
+from kakeya_worker.torch_backend.exact.linear import Int8Linear
+from kakeya_worker.torch_backend.exact.matrices import ExactEmbedding
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.quantization import (
     QuantizedMatrix,
@@ -147,7 +148,7 @@ def test_a_linear_layer_by_its_formula() -> None:
 
 def test_one_table_embeds_and_heads() -> None:
     table = _random(20, 16)
-    embedding = Int8Embedding(quantize_table(table), integer_product.by_floats)
+    embedding = ExactEmbedding(Int8Linear(quantize_table(table), None, integer_product.by_floats))
     rows = embedding.rows(torch.tensor([3, 3, 19]))
     assert torch.equal(rows[0], rows[1])
     assert float((rows - table[[3, 3, 19]]).abs().max()) < 0.02

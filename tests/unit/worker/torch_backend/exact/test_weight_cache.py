@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 from structlog.testing import capture_logs
 
 from kakeya_worker.torch_backend.exact import packed_file, weight_cache
+from kakeya_worker.torch_backend.exact.matrices import Packed
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix, pack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
 from kakeya_worker.torch_backend.exact.weight_cache import Conversion, WeightCache
@@ -47,7 +48,7 @@ def _matrix(name: str) -> QuantizedMatrix:
 class Loaded(NamedTuple):
     """What a start made: the matrices, which of them were converted, and the warnings."""
 
-    matrices: dict[str, PackedMatrix]
+    matrices: dict[str, Packed]
     converted: list[str]
     warnings: list[str]
 
@@ -70,7 +71,7 @@ def _load(directory: Path, names: str = "abcd") -> Loaded:
     return Loaded(matrices, converted, [line["error"] for line in logs if line["log_level"] == "warning"])
 
 
-def _assert_equal(one: PackedMatrix, other: PackedMatrix) -> None:
+def _assert_equal(one: Packed, other: Packed) -> None:
     assert one.out_features == other.out_features
     for field in ("values", "scales", "exponents"):
         assert torch.equal(getattr(one, field), getattr(other, field)), field
@@ -115,6 +116,7 @@ def test_matrices_are_views_into_the_file(tmp_path: Path, is_cached: bool) -> No
     loaded = _load(tmp_path)
     ((start, end),) = _mappings(tmp_path / FILE)
     for matrix in loaded.matrices.values():
+        assert isinstance(matrix, PackedMatrix)
         for tensor in (matrix.values, matrix.scales, matrix.exponents):
             assert tensor.data_ptr() % 64 == 0
             assert start <= tensor.data_ptr() < end
@@ -378,7 +380,7 @@ def test_one_worker_converts_and_the_others_wait(tmp_path: Path, start_worker: C
         first.go_on()
         assert first.says() == f"converts {name}"
     first.go_on()
-    assert "int8 weights kept" in first.says()
+    assert "converted weights kept" in first.says()
     assert [first.says(), second.says()] == ["loaded", "loaded"]
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 

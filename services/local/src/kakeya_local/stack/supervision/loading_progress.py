@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-_COUNTS: Final = {"loading layers": ("loaded", "of"), "converting weights to int8": ("weights", "of_weights")}
+_COUNTS: Final = {"loading layers": ("loaded", "of"), "converting weights": ("weights", "of_weights")}
 """What a worker says now and then while it loads, and where in that stand how much is done, and of how much."""
 _BEGUN: Final = ("reading the weights for their digest",)
 

@@ -34,7 +34,7 @@ class QuantizedLinear:
 
     def __call__(self, x: Floats) -> Floats:
         """[in_features] -> [out_features]."""
-        whole, scale = _whole_numbers(x * self.stretch)
+        whole, scale = whole_numbers(x * self.stretch)
         y = np.zeros(len(self.values), dtype=np.float32)
         for group, of_group in enumerate(self.scales.T):
             inputs = slice(group * _GROUP, (group + 1) * _GROUP)
@@ -80,7 +80,7 @@ def _group(weight: Floats) -> tuple[Floats, Floats]:
     return np.rint(_quotient(weight, scales)), scales
 
 
-def _whole_numbers(x: Floats) -> tuple[Floats, np.float32]:
+def whole_numbers(x: Floats) -> tuple[Floats, np.float32]:
     """A token's x [features] in whole numbers of 16 bits, and their scale."""
     limit, largest = np.float32(_ACTIVATION_LIMIT), np.abs(x).max()
     return np.rint(x * _quotient(limit, largest)), largest / limit

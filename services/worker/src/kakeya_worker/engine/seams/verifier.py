@@ -103,7 +103,8 @@ class Verifier(Protocol):
         ModelRefused: the model cannot run as asked.
 
     A backend may have a static method `chosen_weights(weights, kv_dtype, checkpoint_dtype) -> str`, which says what
-    "auto" stands for here without loading anything, and raises ModelRefused. `kakeya models list` asks it.
+    "auto" stands for here without loading anything, and raises ModelRefused. The checkpoint's dtype is float32 or
+    bfloat16, "gguf" where its matrices are GGUF's blocks, or "". `kakeya models list` asks it.
     """
 
     facts: ModelFacts

@@ -5,6 +5,7 @@ are float16; each number takes one or two roundings to float32.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,8 +13,8 @@ from numpy.typing import NDArray
 
 from kakeya_shared.gguf.tensor_types import TensorType
 from kakeya_worker.engine.seams.verifier import ModelRefused
+from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES, BlockType, Bytes, fields, halves, integers, nibbles
 
-Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 _CHUNK_NUMBERS: Final = 1 << 20
@@ -57,103 +58,55 @@ def _bfloat16(blocks: Bytes) -> Floats:
     return (blocks.view("<u2").astype(np.uint32) << 16).view(np.float32)
 
 
-def _q8_0(blocks: Bytes) -> Floats:
-    return _scale(blocks, 0) * blocks[:, 2:].view(np.int8).astype(np.float32)
-
-
-def _q4_0(blocks: Bytes) -> Floats:
-    return _scale(blocks, 0) * (_nibbles(blocks[:, 2:], 16).astype(np.float32) - 8)
-
-
-def _q4_1(blocks: Bytes) -> Floats:
-    return _scale(blocks, 0) * _nibbles(blocks[:, 4:], 16).astype(np.float32) + _scale(blocks, 2)
-
-
-def _q5_0(blocks: Bytes) -> Floats:
-    return _scale(blocks, 0) * (_five_bits(blocks[:, 2:6], blocks[:, 6:]).astype(np.float32) - 16)
-
-
-def _q5_1(blocks: Bytes) -> Floats:
-    return _scale(blocks, 0) * _five_bits(blocks[:, 4:8], blocks[:, 8:]).astype(np.float32) + _scale(blocks, 2)
-
-
 def _iq4_nl(blocks: Bytes) -> Floats:
-    return _scale(blocks, 0) * _IQ4_NL[_nibbles(blocks[:, 2:], 16)]
+    return _scale(blocks, 0) * _IQ4_NL[nibbles(blocks[:, 2:], 16)]
 
 
 def _iq4_xs(blocks: Bytes) -> Floats:
     """Eight groups of 32 numbers out of a table; the scales have six bits."""
-    scales = _fields(blocks[:, 4:8], 1, (0, 4), 15) | _fields(blocks[:, 2:4], 1, (0, 2, 4, 6), 3) << _FOUR
+    scales = fields(blocks[:, 4:8], 1, (0, 4), 15) | fields(blocks[:, 2:4], 1, (0, 2, 4, 6), 3) << _FOUR
     steps = _scale(blocks, 0) * (scales.astype(np.float32) - 32)  # [blocks, 8]
-    return _flat(steps[..., None] * _IQ4_NL[_nibbles(blocks[:, 8:], 16)].reshape(-1, 8, 32))
+    return _flat(steps[..., None] * _IQ4_NL[nibbles(blocks[:, 8:], 16)].reshape(-1, 8, 32))
 
 
 def _q2_k(blocks: Bytes) -> Floats:
     """Sixteen groups of sixteen numbers of two bits, each group with a scale and a minimum of four bits."""
     scales, minima = (blocks[:, :16] & 15).astype(np.float32), (blocks[:, :16] >> 4).astype(np.float32)
-    quants = _fields(blocks[:, 16:80], 32, (0, 2, 4, 6), 3).reshape(-1, 16, 16)
+    quants = fields(blocks[:, 16:80], 32, (0, 2, 4, 6), 3).reshape(-1, 16, 16)
     scales, minima = _scale(blocks, 80) * scales, _scale(blocks, 82) * minima  # [blocks, 16]
     return _flat(scales[..., None] * quants.astype(np.float32) - minima[..., None])
 
 
 def _q3_k(blocks: Bytes) -> Floats:
     """Sixteen groups of sixteen numbers of three bits; the scales have six. A high bit of 1 stands for no offset."""
-    low = _fields(blocks[:, 32:96], 32, (0, 2, 4, 6), 3)
-    high = _fields(blocks[:, :32], 32, range(8), 1)
+    low = fields(blocks[:, 32:96], 32, (0, 2, 4, 6), 3)
+    high = fields(blocks[:, :32], 32, range(8), 1)
     quants = low.astype(np.float32) - np.float32(4) * (1 - high).astype(np.float32)
     packed = blocks[:, 96:108]
-    scales = _fields(packed[:, :8], 8, (0, 4), 15) | _fields(packed[:, 8:], 4, (0, 2, 4, 6), 3) << _FOUR
+    scales = fields(packed[:, :8], 8, (0, 4), 15) | fields(packed[:, 8:], 4, (0, 2, 4, 6), 3) << _FOUR
     steps = _scale(blocks, 108) * (scales.astype(np.float32) - 32)  # [blocks, 16]
     return _flat(steps[..., None] * quants.reshape(-1, 16, 16))
 
 
-def _q4_k(blocks: Bytes) -> Floats:
-    return _with_minima(blocks, _fields(blocks[:, 16:], 32, (0, 4), 15))
-
-
-def _q5_k(blocks: Bytes) -> Floats:
-    high = _fields(blocks[:, 16:48], 32, range(8), 1)
-    return _with_minima(blocks, _fields(blocks[:, 48:], 32, (0, 4), 15) | high << _FOUR)
-
-
-def _q6_k(blocks: Bytes) -> Floats:
-    """Sixteen groups of sixteen numbers of six bits; the scales are int8."""
-    low = _fields(blocks[:, :128], 64, (0, 4), 15)
-    quants = low | _fields(blocks[:, 128:192], 32, (0, 2, 4, 6), 3) << _FOUR
-    scales = _scale(blocks, 208) * blocks[:, 192:208].view(np.int8).astype(np.float32)  # [blocks, 16]
-    return _flat(scales[..., None] * (quants.astype(np.float32) - 32).reshape(-1, 16, 16))
-
-
-def _with_minima(blocks: Bytes, quants: Bytes) -> Floats:
-    """Eight groups of 32 numbers, each group with a scale and a minimum of six bits (Q4_K, Q5_K)."""
-    first, second, rest = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
-    scales = np.concatenate([first & 63, rest & 15 | (first >> 6) << 4], axis=1).astype(np.float32)
-    minima = np.concatenate([second & 63, rest >> 4 | (second >> 6) << 4], axis=1).astype(np.float32)
-    scales, minima = _scale(blocks, 0) * scales, _scale(blocks, 2) * minima  # [blocks, 8]
-    return _flat(scales[..., None] * quants.reshape(-1, 8, 32).astype(np.float32) - minima[..., None])
+def _from_integers(kind: BlockType, blocks: Bytes) -> Floats:
+    found = integers(kind, blocks)
+    scales = found.scales.astype(np.float32)[:, None]  # [blocks, 1]
+    if found.run_scales is not None:
+        scales = scales * found.run_scales.astype(np.float32)  # [blocks, runs]
+    weights = found.weights.reshape(-1, kind.num_runs, kind.run).astype(np.float32) - np.float32(kind.zero)
+    numbers = scales[..., None] * weights
+    if found.offsets is not None:
+        offsets = found.offsets.astype(np.float32)[:, None]  # [blocks, 1]
+        if found.minima is None:
+            numbers = numbers + offsets[..., None]
+        else:
+            numbers = numbers - (offsets * found.minima.astype(np.float32))[..., None]
+    return _flat(numbers)
 
 
 def _scale(blocks: Bytes, at: int) -> Floats:
     """The float16 at a byte of each block; [blocks, 1]."""
-    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
-
-
-def _nibbles(packed: Bytes, width: int) -> Bytes:
-    """The low halves of so many bytes, then their high ones, and so on."""
-    return _fields(packed, width, (0, 4), 15)
-
-
-def _five_bits(high: Bytes, packed: Bytes) -> Bytes:
-    """32 numbers whose fifth bits lie in four bytes."""
-    bits = np.unpackbits(np.ascontiguousarray(high), axis=1, bitorder="little")
-    return _nibbles(packed, 16) | bits << _FOUR
-
-
-def _fields(packed: Bytes, width: int, shifts: "range | tuple[int, ...]", mask: int) -> Bytes:
-    """Bits of so many bytes at the first place, then at the next, then of the bytes that follow; [blocks, numbers]."""
-    groups = np.ascontiguousarray(packed).reshape(len(packed), -1, 1, width)
-    fields: Bytes = groups >> np.array(shifts, np.uint8)[:, None] & np.uint8(mask)
-    return fields.reshape(len(packed), -1)
+    return halves(blocks, at).astype(np.float32)[:, None]
 
 
 def _flat(groups: Floats) -> Floats:
@@ -164,16 +117,9 @@ _READERS: Final[Mapping[str, Callable[[Bytes], Floats]]] = {
     "F32": _float32,
     "F16": _float16,
     "BF16": _bfloat16,
-    "Q8_0": _q8_0,
-    "Q4_0": _q4_0,
-    "Q4_1": _q4_1,
-    "Q5_0": _q5_0,
-    "Q5_1": _q5_1,
     "IQ4_NL": _iq4_nl,
     "IQ4_XS": _iq4_xs,
     "Q2_K": _q2_k,
     "Q3_K": _q3_k,
-    "Q4_K": _q4_k,
-    "Q5_K": _q5_k,
-    "Q6_K": _q6_k,
+    **{name: partial(_from_integers, kind) for name, kind in BLOCK_TYPES.items()},
 }

@@ -11,6 +11,7 @@ from kakeya_shared.gguf.gguf_error import GgufError
 from kakeya_shared.gguf.gguf_file import GgufFile
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.gguf import gguf_config, tensor_names
+from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES, BlockIntegers, BlockType, integers
 from kakeya_worker.models.gguf.dequantization import dequantized
 
 _PLAIN: Final = {"F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", "<u2")}
@@ -46,6 +47,11 @@ class GgufTensors:
         return self._stored_name.keys()
 
     @property
+    def has_blocks(self) -> bool:
+        """Whether `read_blocks` finds any."""
+        return any(tensor.type.name in BLOCK_TYPES for _, tensor in self._file.tensors.values())
+
+    @property
     def dtype(self) -> str:
         """Of the embedding, as config.json would say it; blocks are read as float32."""
         return _PLAIN.get(self._file.tensors[tensor_names.EMBEDDING][1].type.name, _PLAIN["F32"])[0]
@@ -62,9 +68,29 @@ class GgufTensors:
             numbers: NDArray[Any] = np.frombuffer(self._file.bytes_of(stored), _PLAIN[tensor.type.name][1]).copy()
         else:
             numbers = dequantized(self._file.bytes_of(stored), tensor.type, np.prod(tensor.shape, dtype=int), stored)
+        return self._as_the_hub_has(stored, numbers.reshape(tensor.shape))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a tensor."""
+        return tuple(self._file.tensors[self._stored_name[name]][1].shape)
+
+    def block_type(self, name: str) -> BlockType | None:
+        """Of a matrix whose numbers are whole ones with scales; None of another one."""
+        return BLOCK_TYPES.get(self._file.tensors[self._stored_name[name]][1].type.name)
+
+    def read_blocks(self, name: str) -> tuple[BlockType, BlockIntegers] | None:
+        """A matrix as the whole numbers and scales that its blocks hold; None where it is of another type."""
+        stored = self._stored_name[name]
+        _, tensor = self._file.tensors[stored]
+        kind = self.block_type(name)
+        if kind is None:
+            return None
+        rows = np.frombuffer(self._file.bytes_of(stored), np.uint8).reshape(tensor.shape[0], -1)  # [rows, bytes]
+        return kind, integers(kind, self._as_the_hub_has(stored, rows).reshape(-1, tensor.type.block_bytes))
+
+    def _as_the_hub_has(self, stored: str, rows: NDArray[Any]) -> NDArray[Any]:
         num_heads = tensor_names.rotated_heads(stored, self._heads)
-        numbers = numbers.reshape(tensor.shape)
-        return in_halves(numbers, num_heads) if num_heads else numbers
+        return in_halves(rows, num_heads) if num_heads else rows
 
 
 def opened(path: Path) -> GgufFile:

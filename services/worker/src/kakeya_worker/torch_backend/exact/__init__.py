@@ -1,4 +1,4 @@
-"""Exact mode: int8 weights, integer products, and floats in one fixed order of IEEE operations.
+"""Exact mode: weights in whole numbers, integer products, and floats in one fixed order of IEEE operations.
 
 docs/numerics.md specifies every operation; this package is that specification in plain torch, and the oracle for
 any faster kernel. Rules of the house:

@@ -16,12 +16,11 @@ from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.output_head import EMBEDDING, HEAD
 from kakeya_worker.torch_backend.exact import key_blocks
-from kakeya_worker.torch_backend.exact.arithmetic import power_of_two
 from kakeya_worker.torch_backend.exact.kernel import interface
 from kakeya_worker.torch_backend.exact.kernel.library import Kernel
 from kakeya_worker.torch_backend.exact.key_blocks import KeyBlocks
+from kakeya_worker.torch_backend.exact.matrices import Packed, stretch_of
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
-from kakeya_worker.torch_backend.exact.packing import PackedMatrix
 from kakeya_worker.torch_backend.layer_tensors import FINAL_NORM, LayerTensors, layer_tensors
 from kakeya_worker.torch_backend.loading import reported
 from kakeya_worker.torch_backend.numerics import LinearSpec
@@ -38,7 +37,7 @@ class KernelDecoder:
     def __init__(self, config: ModelConfig, numerics: ExactNumerics, kernel: Kernel, num_threads: int) -> None:
         self._kernel = kernel
         self._config = config
-        self._tensors: list[Tensor] = []  # what the kernel points to
+        self._held: list[object] = []  # what the kernel points to
         self._scored: dict[int, NDArray[np.float32]] = {}
         model = self._model(numerics)
         self._decoder = kernel.library.kakeya_decoder_new(ctypes.byref(model), kernel.variant, num_threads)
@@ -87,12 +86,13 @@ class KernelDecoder:
     def _model(self, numerics: ExactNumerics) -> interface.Model:
         config = self._config
         embedding = self._matrix(numerics.packed_table(EMBEDDING, config.vocab_size, config.hidden_size))
-        head = embedding
+        head = self._linear([embedding])
         layers = (interface.Layer * config.num_layers)(
             *(self._layer(numerics, number, layer_tensors(config, number)) for number in reported(config.num_layers))
         )
         if not config.tied_head:
-            head = self._matrix(numerics.packed_table(HEAD, config.vocab_size, config.hidden_size))
+            table = numerics.packed_table(HEAD, config.vocab_size, config.hidden_size)
+            head = self._linear([self._matrix(table)])
         frequencies = torch.from_numpy(config.rope_scaling.frequencies(config.rope_theta, config.head_dim))
         return interface.Model(
             embedding=embedding,
@@ -115,8 +115,11 @@ class KernelDecoder:
         )
 
     def _layer(self, numerics: ExactNumerics, number: int, names: LayerTensors) -> interface.Layer:
-        def linear(spec: LinearSpec) -> interface.Matrix:
-            return self._matrix(numerics.packed(spec), numerics.bias(spec))
+        def linear(spec: LinearSpec) -> interface.Linear:
+            matrices, bias = numerics.packed(spec), numerics.bias(spec)
+            sizes = [matrix.out_features for matrix in matrices]
+            biases = [None] * len(sizes) if bias is None else bias.split(sizes)
+            return self._linear([self._matrix(*part) for part in zip(matrices, biases, strict=True)])
 
         return interface.Layer(
             qkv=linear(names.qkv),
@@ -130,18 +133,21 @@ class KernelDecoder:
             rotates=number not in self._config.layers_without_rope,
         )
 
-    def _matrix(self, packed: PackedMatrix, bias: Tensor | None = None) -> interface.Matrix:
-        stretch = power_of_two(packed.exponents)
-        self._tensors += [packed.values, packed.scales, stretch]
-        if bias is not None:
-            self._tensors.append(bias)
-        return interface.matrix(packed.values, packed.scales, stretch, bias, packed.out_features)
+    def _matrix(self, packed: Packed, bias: Tensor | None = None) -> interface.Matrix:
+        stretch = stretch_of(packed)
+        self._held += [packed, stretch, bias]
+        return interface.matrix(packed, stretch, bias)
+
+    def _linear(self, parts: Sequence[interface.Matrix]) -> interface.Linear:
+        linear = interface.linear(parts)
+        self._held.append(linear)
+        return linear
 
     def _norm(self, numerics: ExactNumerics, name: str | None, size: int) -> int | None:
         return None if name is None else self._pointer(numerics.norm_weight(name, size))
 
     def _pointer(self, tensor: Tensor) -> int | None:
-        self._tensors.append(tensor)
+        self._held.append(tensor)
         return interface.pointer(tensor)
 
 

@@ -37,17 +37,3 @@ class Int8Linear:
         """The weights of some outputs; [indices] -> [indices, in_features]."""
         weights = self._groups[:, indices].float() * self._scales[:, indices, None]
         return weights.transpose(0, 1).flatten(1)[:, : len(self._stretch)] * self._stretch
-
-
-class Int8Embedding:
-    """A table [vocab, hidden], of which the output head may be the same copy."""
-
-    def __init__(self, matrix: QuantizedMatrix, product: IntegerProduct) -> None:
-        self._table = Int8Linear(matrix, None, product)
-
-    def rows(self, token_ids: Tensor) -> Tensor:
-        """[tokens] -> [tokens, hidden]."""
-        return self._table.rows(token_ids)
-
-    def as_head(self) -> Int8Linear:
-        return self._table

@@ -13,29 +13,38 @@ from kakeya_worker.torch_backend.exact import attention
 from kakeya_worker.torch_backend.exact.arithmetic import divide, exp, fold, round_to, sqrt
 from kakeya_worker.torch_backend.exact.attention import ExactRowView
 from kakeya_worker.torch_backend.exact.integer_product import IntegerProduct
-from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
-from kakeya_worker.torch_backend.exact.packing import PackedMatrix, unpack
+from kakeya_worker.torch_backend.exact.matrices import ExactEmbedding, Matrix, Packed, eager_linear
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix, quantize_table
 from kakeya_worker.torch_backend.exact.weight_cache import Conversion, WeightCache
 from kakeya_worker.torch_backend.layer_tensors import layer_tensors
-from kakeya_worker.torch_backend.numerics import LinearSpec, Norm, RowQueries
+from kakeya_worker.torch_backend.numerics import Linear, LinearSpec, Norm, RowQueries
 from kakeya_worker.torch_backend.weights import Weights
 
 
 class ExactNumerics:
-    """int8 weights, float32 activations, every operation of docs/numerics.md.
+    """Weights in whole numbers, float32 activations, every operation of docs/numerics.md.
 
     Args:
         weights: of the checkpoint, quantized one layer at a time while they are read.
         kv_dtype: of K and V.
         product: of int8 matrices.
         cache: holds the quantized matrices between runs.
+        keeps_blocks: whether matrices of GGUF's blocks are computed with as they are, and not made int8.
     """
 
     hidden_dtype = torch.float32
 
-    def __init__(self, weights: Weights, kv_dtype: torch.dtype, product: IntegerProduct, cache: WeightCache) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        kv_dtype: torch.dtype,
+        product: IntegerProduct,
+        cache: WeightCache,
+        *,
+        keeps_blocks: bool = False,
+    ) -> None:
         self._weights = weights
+        self._keeps_blocks = keeps_blocks
         self._product = product
         self._cache = cache
         self.kv_dtype = kv_dtype
@@ -48,21 +57,24 @@ class ExactNumerics:
         weight = self.norm_weight(name, size)
         return lambda x: rms_norm(x, weight, eps)
 
-    def linear(self, spec: LinearSpec) -> Int8Linear:
-        return Int8Linear(unpack(self.packed(spec)), self.bias(spec), self._product)
+    def linear(self, spec: LinearSpec) -> Linear:
+        matrices, bias = self.packed(spec), self.bias(spec)
+        biases = [None] * len(matrices) if bias is None else bias.split([matrix.out_features for matrix in matrices])
+        parts = [eager_linear(matrix, of_part, self._product) for matrix, of_part in zip(matrices, biases, strict=True)]
+        return parts[0] if len(parts) == 1 else lambda x: torch.cat([part(x) for part in parts], dim=-1)
 
-    def embedding(self, name: str, vocab_size: int, hidden_size: int) -> Int8Embedding:
-        return Int8Embedding(unpack(self.packed_table(name, vocab_size, hidden_size)), self._product)
+    def embedding(self, name: str, vocab_size: int, hidden_size: int) -> ExactEmbedding:
+        return ExactEmbedding(eager_linear(self.packed_table(name, vocab_size, hidden_size), None, self._product))
 
     def norm_weight(self, name: str, size: int) -> Tensor:
         """Float32 [size]. Raises ModelRefused where it is not finite."""
         return self._vector(f"{name}.weight", size)
 
-    def packed(self, spec: LinearSpec) -> PackedMatrix:
-        """A linear layer's weights, all parts below one another."""
-        return self._cache.matrix(self._linear(spec))
+    def packed(self, spec: LinearSpec) -> list[Packed]:
+        """A linear layer's weights, all parts below one another; in one matrix where none is of GGUF's blocks."""
+        return [self._cache.matrix(conversion) for conversion in self._linear(spec)]
 
-    def packed_table(self, name: str, vocab_size: int, hidden_size: int) -> PackedMatrix:
+    def packed_table(self, name: str, vocab_size: int, hidden_size: int) -> Packed:
         """A table of embeddings."""
         return self._cache.matrix(self._table(name, vocab_size, hidden_size))
 
@@ -101,29 +113,42 @@ class ExactNumerics:
             yield self._table(table, config.vocab_size, config.hidden_size)
         for number in range(config.num_layers):
             names = layer_tensors(config, number)
-            yield from map(self._linear, (names.qkv, names.out, names.gate_up, names.down))
+            for spec in (names.qkv, names.out, names.gate_up, names.down):
+                yield from self._linear(spec)
 
-    def _linear(self, spec: LinearSpec) -> Conversion:
+    def _linear(self, spec: LinearSpec) -> list[Conversion]:
         names = [f"{name}.weight" for name in spec.tensor_names]
         sizes = [(size, spec.in_features) for _, size in spec.parts]
+        if self._keeps_blocks and any(self._weights.is_blocks(name) for name in names):
+            return [self._matrix_as_it_is(*part) for part in zip(names, sizes, strict=True)]
 
         def quantize() -> QuantizedMatrix:
             return quantize_matrix([self._weights(*part) for part in zip(names, sizes, strict=True)])
 
         rows = sum(size for size, _ in sizes)
-        return _conversion("+".join(names), (rows, spec.in_features), quantize)
+        return [_conversion("+".join(names), (rows, spec.in_features), quantize)]
 
     def _table(self, name: str, vocab_size: int, hidden_size: int) -> Conversion:
         weight, shape = f"{name}.weight", (vocab_size, hidden_size)
+        if self._keeps_blocks:
+            return self._matrix_as_it_is(weight, shape)
         return _conversion(weight, shape, lambda: quantize_table(self._weights(weight, shape)))
 
+    def _matrix_as_it_is(self, name: str, shape: tuple[int, int]) -> Conversion:
+        """Blocks, or int8 without exponents, which all parts of a layer would have to share."""
 
-def _conversion(name: str, shape: tuple[int, int], quantize: Callable[[], QuantizedMatrix]) -> Conversion:
+        def read() -> Matrix:
+            return self._weights.blocks(name, shape) or quantize_table(self._weights(name, shape))
+
+        return _conversion(name, shape, read)
+
+
+def _conversion(name: str, shape: tuple[int, int], quantize: Callable[[], Matrix]) -> Conversion:
     """Refuses what is not finite."""
 
-    def checked() -> QuantizedMatrix:
+    def checked() -> Matrix:
         matrix = quantize()
-        if not bool(matrix.scales.isfinite().all()):
+        if not matrix.is_finite:
             raise ModelRefused(f"{name} holds infinities or what is not a number")
         return matrix
 

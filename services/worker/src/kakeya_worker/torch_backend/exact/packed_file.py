@@ -23,6 +23,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES
+from kakeya_worker.torch_backend.exact.gguf_blocks.packing import PackedBlocks, pack_panels
+from kakeya_worker.torch_backend.exact.gguf_blocks.packing import packed_shape as blocks_shape
+from kakeya_worker.torch_backend.exact.matrices import Matrix, Packed
 from kakeya_worker.torch_backend.exact.packing import (
     PackedMatrix,
     pack_scales,
@@ -30,7 +34,7 @@ from kakeya_worker.torch_backend.exact.packing import (
     packed_shape,
     scales_shape,
 )
-from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
+from kakeya_worker.torch_backend.weights import BlockMatrix
 
 FORMAT = "kakeya-packed-2"
 _HEADER_BYTES = 1 << 20  # reserved for the JSON, which is known at the end; a thousand matrices fit
@@ -49,16 +53,20 @@ class _Region:
     Attributes:
         start: bytes from the beginning of the file.
         sha256: of the title and the bytes; empty while they are being written.
+        blocks: the type of GGUF's that its weights have; "" for int8 in groups.
     """
 
     start: int
     out_features: int
     in_features: int
     sha256: str = ""
+    blocks: str = ""
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the tensors, in their order."""
         size = self.out_features, self.in_features
+        if self.blocks:
+            return {"values": blocks_shape(BLOCK_TYPES[self.blocks], *size)}
         exponents = -(-self.in_features // _ALIGNMENT) * _ALIGNMENT
         return {"values": packed_shape(*size), "scales": scales_shape(*size), "exponents": (exponents,)}
 
@@ -73,17 +81,20 @@ class _Region:
 
     @property
     def end(self) -> int:
-        return self.spans()["exponents"][1]
+        return max(end for _, end in self.spans().values())
 
     def title(self, name: str) -> bytes:
         """What the digest covers beside the bytes."""
-        return f"{name} {self.out_features} {self.in_features}\n".encode()
+        return " ".join([name, str(self.out_features), str(self.in_features), *self.blocks.split()]).encode() + b"\n"
 
-    def matrix(self, mapping: mmap.mmap) -> PackedMatrix:
+    def matrix(self, mapping: mmap.mmap) -> Packed:
         """The views into a mapping of the file."""
         spans, shapes = self.spans(), self.shapes()
+        values = _view(mapping, torch.uint8, spans["values"][0], shapes["values"])
+        if self.blocks:
+            return PackedBlocks(BLOCK_TYPES[self.blocks], values, self.out_features, self.in_features)
         return PackedMatrix(
-            values=_view(mapping, torch.uint8, spans["values"][0], shapes["values"]),
+            values=values,
             scales=_view(mapping, torch.bfloat16, spans["scales"][0], shapes["scales"]),
             exponents=_view(mapping, torch.int8, spans["exponents"][0], (self.in_features,)),
             out_features=self.out_features,
@@ -103,9 +114,9 @@ class PackedFileWriter:
         self._regions: dict[str, _Region] = {}
         self._end = _HEADER_BYTES
 
-    def add(self, name: str, matrix: QuantizedMatrix) -> None:
+    def add(self, name: str, matrix: Matrix) -> None:
         """Writes a matrix."""
-        region = _Region(self._end, *matrix.values.shape)
+        region = _Region(self._end, *matrix.shape, blocks=matrix.kind.name if isinstance(matrix, BlockMatrix) else "")
         digest = hashlib.sha256(region.title(name))
         os.lseek(self._descriptor, region.start, os.SEEK_SET)
         for tensor in _region_tensors(matrix):
@@ -150,7 +161,7 @@ def drop_pages(path: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def read_packed(path: Path, num_threads: int) -> dict[str, PackedMatrix]:
+def read_packed(path: Path, num_threads: int) -> dict[str, Packed]:
     """Maps the matrices of a file, once all digests fit.
 
     Raises:
@@ -188,8 +199,11 @@ def _fits(mapping: mmap.mmap, name: str, region: _Region) -> bool:
     return digest.hexdigest() == region.sha256
 
 
-def _region_tensors(matrix: QuantizedMatrix) -> Iterator[Tensor]:
+def _region_tensors(matrix: Matrix) -> Iterator[Tensor]:
     """A matrix as it is written, with no more of it packed at a time than a few panels."""
+    if isinstance(matrix, BlockMatrix):
+        yield from pack_panels(matrix)
+        return
     yield from pack_values(matrix.values)
     yield pack_scales(matrix.scales)
     yield pad(matrix.exponents, (0, -matrix.exponents.shape[0] % _ALIGNMENT))

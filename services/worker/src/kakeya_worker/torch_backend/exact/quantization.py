@@ -43,6 +43,16 @@ class QuantizedMatrix:
     scales: Tensor
     exponents: Tensor
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(out_features, in_features)."""
+        return self.values.shape[0], self.values.shape[1]
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its numbers are."""
+        return bool(self.scales.isfinite().all())
+
 
 def quantize_matrix(parts: Sequence[Tensor]) -> QuantizedMatrix:
     """Quantizes a linear layer: float matrices [out_features, in_features] below one another, a few rows at a time."""

@@ -15,13 +15,13 @@ import structlog
 import torch
 
 from kakeya_shared.process.whole_file import replacing
+from kakeya_worker.torch_backend.exact.matrices import Matrix, Packed, packed
 from kakeya_worker.torch_backend.exact.packed_file import FORMAT, DamagedFile, PackedFileWriter, drop_pages, read_packed
-from kakeya_worker.torch_backend.exact.packing import PackedMatrix, pack
-from kakeya_worker.torch_backend.exact.quantization import GROUP, QuantizedMatrix
 from kakeya_worker.torch_backend.file_lock import FileLock
 
 _log = structlog.get_logger()
 _REPORT_SECONDS = 5.0
+INT8_BITS, GGUF_BITS = 8.25, 8.5  # 64 weights of int8 share two bytes of a scale; 32 of Q8_0, the largest of GGUF's
 
 
 class Conversion(NamedTuple):
@@ -29,7 +29,7 @@ class Conversion(NamedTuple):
 
     name: str
     shape: tuple[int, int]
-    quantize: Callable[[], QuantizedMatrix]
+    quantize: Callable[[], Matrix]
 
 
 class WeightCache:
@@ -41,12 +41,14 @@ class WeightCache:
     Args:
         path: of the file, less what names its format; None to keep nothing.
         num_weights: of the whole model, about.
+        weight_bits: the most that a weight takes, its share of scales included.
     """
 
-    def __init__(self, path: Path | None, num_weights: int) -> None:
+    def __init__(self, path: Path | None, num_weights: int, weight_bits: float = INT8_BITS) -> None:
         self._path = path
         self._num_weights = num_weights
-        self._found: dict[str, PackedMatrix] = {}
+        self._num_bytes = int(num_weights * weight_bits) // 8
+        self._found: dict[str, Packed] = {}
         self._progress = _Progress(num_weights)
 
     def fill(self, conversions: Iterable[Conversion]) -> None:
@@ -70,17 +72,17 @@ class WeightCache:
                 self._convert(self._path, file, conversions)
             del lock
         except OSError as error:
-            _log.warning("int8 weights are not kept; the next start converts them again", error=str(error))
+            _log.warning("converted weights are not kept; the next start converts them again", error=str(error))
             self._progress = _Progress(self._num_weights)
 
-    def matrix(self, conversion: Conversion) -> PackedMatrix:
+    def matrix(self, conversion: Conversion) -> Packed:
         """Out of the file, or else converted into this process's memory."""
         found = self._found.get(conversion.name)
         if found is not None and (found.out_features, found.in_features) == conversion.shape:
             return found
-        packed = pack(conversion.quantize())
+        made = packed(conversion.quantize())
         self._progress.add(conversion)
-        return packed
+        return made
 
     def finish(self) -> None:
         """Returns memory that conversion has left free to the system."""
@@ -89,16 +91,15 @@ class WeightCache:
 
     def _convert(self, path: Path, file: Path, conversions: Iterable[Conversion]) -> None:
         """Raises OSError, and leaves nothing then."""
-        num_bytes = self._num_weights + self._num_weights // GROUP * torch.bfloat16.itemsize
-        if shutil.disk_usage(path.parent).free < num_bytes:
-            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for {num_bytes} bytes", str(path.parent))
+        if shutil.disk_usage(path.parent).free < self._num_bytes:
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for {self._num_bytes} bytes", str(path.parent))
         with replacing(file) as temporary:
             writer = PackedFileWriter(temporary)
             for conversion in conversions:
                 writer.add(conversion.name, conversion.quantize())
                 self._progress.add(conversion)
             writer.finish()
-        _log.info("int8 weights kept for the next start", path=str(file))
+        _log.info("converted weights kept for the next start", path=str(file))
         for older in path.parent.glob(f"{glob.escape(path.name)}.*safetensors"):
             if older != file:  # who has mapped it keeps it
                 older.unlink(missing_ok=True)
@@ -124,7 +125,7 @@ class _Progress:
         if time.monotonic() - self._reported > _REPORT_SECONDS:
             self._reported = time.monotonic()
             _log.info(
-                "converting weights to int8",
+                "converting weights",
                 matrices=self._num_matrices,
                 weights=self._num_converted,
                 of_weights=self._num_weights,
@@ -140,14 +141,14 @@ def _identity(file: Path) -> tuple[int, int, int] | None:
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
-def _read(file: Path) -> dict[str, PackedMatrix]:
+def _read(file: Path) -> dict[str, Packed]:
     """What is kept; nothing where it is missing or damaged."""
     try:
         return read_packed(file, torch.get_num_threads())
     except FileNotFoundError:
         return {}
     except (OSError, DamagedFile) as error:
-        _log.warning("damaged int8 weights are converted again", path=str(file), error=str(error))
+        _log.warning("damaged weights are converted again", path=str(file), error=str(error))
         return {}
 
 

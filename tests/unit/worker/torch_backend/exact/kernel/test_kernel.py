@@ -15,6 +15,7 @@ from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, SinkWindow, sink_window
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import ModelRefused
+from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES
 from kakeya_worker.torch_backend import TorchVerifier, mode
 from kakeya_worker.torch_backend.exact import attention, integer_product, key_blocks, quantization
 from kakeya_worker.torch_backend.exact.arithmetic import exp, round_to
@@ -22,9 +23,9 @@ from kakeya_worker.torch_backend.exact.kernel import interface, probe
 from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE, Kernel, load, variants
 from kakeya_worker.torch_backend.exact.kernel.operations import Operations
 from kakeya_worker.torch_backend.exact.kernel_decoder import KernelDecoder, KernelStep
-from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
+from kakeya_worker.torch_backend.exact.linear import Int8Linear
 from kakeya_worker.torch_backend.exact.numerics import rms_norm, swiglu
-from kakeya_worker.torch_backend.exact.packing import pack
+from kakeya_worker.torch_backend.exact.packing import PackedMatrix, pack
 from kakeya_worker.torch_backend.exact.quantization import quantize_matrix, quantize_table
 from kakeya_worker.torch_backend.numerics import RowQueries
 from kakeya_worker.torch_backend.rope import Rope, Rotation
@@ -101,7 +102,7 @@ def test_what_is_not_finite_is_not_lost(operations: Operations, place: int, valu
 def test_embeddings(operations: Operations, random: torch.Generator, in_features: int) -> None:
     matrix = quantize_matrix([torch.randn(150, in_features, generator=random)])
     rows = torch.tensor([0, 63, 64, 149])
-    expected = Int8Embedding(matrix, integer_product.by_floats).rows(rows)
+    expected = Int8Linear(matrix, None, integer_product.by_floats).rows(rows)
     assert same(operations.embed(pack(matrix), rows), expected)
 
 
@@ -246,6 +247,8 @@ def test_the_probe_looks_at_every_operation(operations: Operations) -> None:
         "angles",
         "heads",
         "attention",
+        *(f"linear in {name}" for name in BLOCK_TYPES),
+        *(f"embedding in {name}" for name in BLOCK_TYPES),
     }
     assert {comparison.operation for comparison in compared} == expected
 
@@ -302,6 +305,7 @@ _WITHOUT_THREADS = """
 import resource, sys
 from pathlib import Path
 from kakeya_worker.engine.seams.verifier import ModelRefused
+from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES
 from kakeya_worker.torch_backend import TorchVerifier
 load = lambda num_threads: TorchVerifier(
     sys.argv[1], weights="int8", kv_dtype="auto", num_threads=num_threads, cache_directory=None
@@ -328,8 +332,9 @@ def test_what_the_kernel_cannot_read_is_refused() -> None:
     with pytest.raises(ValueError, match="contiguous"):
         interface.pointer(torch.zeros(4, 4).T)
     values = torch.zeros(64 * 4 + 1, dtype=torch.uint8)[1:].view(1, 1, 64, 4)
+    matrix = PackedMatrix(values, torch.zeros(64), torch.zeros(4, dtype=torch.int8), 64)
     with pytest.raises(ValueError, match="multiple of 64 bytes"):
-        interface.matrix(values, torch.zeros(64), torch.ones(4), None, 64)
+        interface.matrix(matrix, torch.ones(4), None)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")

@@ -41,10 +41,45 @@ BY_HAND widen_by_hand(__m256i shorts) {
   return load_by_hand(wide);
 }
 
+// Each lane's two products of pairs of 16 bits.
+BY_HAND madd_by_hand(__m512i x, __m512i y) {
+  int16_t a[32], b[32];
+  int32_t total[16];
+  std::memcpy(a, &x, sizeof a);
+  std::memcpy(b, &y, sizeof b);
+  for (int i = 0; i < 16; ++i) total[i] = a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1];
+  return load_by_hand(total);
+}
+
+BY_HAND widen_bytes_by_hand(__m256i bytes) {
+  int8_t x[32];
+  int16_t wide[32];
+  std::memcpy(x, &bytes, sizeof x);
+  for (int i = 0; i < 32; ++i) wide[i] = x[i];
+  return load_by_hand(wide);
+}
+
+static inline __attribute__((always_inline)) __m512 halves_by_hand(__m256i halves) {
+  uint16_t x[16];
+  float wide[16];
+  std::memcpy(x, &halves, sizeof x);
+  for (int i = 0; i < 16; ++i) {
+    const int exponent = x[i] >> 10 & 31, fraction = x[i] & 0x3FF;
+    const float magnitude = exponent ? __builtin_ldexpf(1024 + fraction, exponent - 25) : __builtin_ldexpf(fraction, -24);
+    wide[i] = x[i] & 0x8000 ? -magnitude : magnitude;
+  }
+  __m512 floats;
+  std::memcpy(&floats, wide, sizeof floats);
+  return floats;
+}
+
 #define _mm512_set1_epi32 set1_by_hand
 #define _mm512_load_si512 load_by_hand
 #define _mm512_dpbusd_epi32 dpbusd_by_hand
 #define _mm512_cvtepu16_epi32 widen_by_hand
+#define _mm512_madd_epi16 madd_by_hand
+#define _mm512_cvtepi8_epi16 widen_bytes_by_hand
+#define _mm512_cvtph_ps halves_by_hand
 
 namespace kakeya {
 inline bool runs_by_hand() { return true; }

@@ -38,12 +38,12 @@ _FLAGS = (
 _LINK_FLAGS = ("-shared", "-pthread", "-fno-fast-math", *(() if sys.platform == "darwin" else ("-Wl,-z,defs",)))
 _AVX512 = tuple(f"-mavx512{part}" for part in ("f", "bw", "vl", "dq", "vnni"))
 _VARIANTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "x86_64": {"avx512vnni": (*_AVX512, "-mprefer-vector-width=512"), "avx2": ("-mavx2",)}
+    "x86_64": {"avx512vnni": (*_AVX512, "-mprefer-vector-width=512"), "avx2": ("-mavx2", "-mf16c")}
 }
 # What the compiler's assembler must know, too.
 _INSTRUCTIONS = {
     "avx512vnni": "__m512i sums(__m512i a) { return _mm512_dpbusd_epi32(a, a, a); }",
-    "avx2": "__m256i sums(__m256i a) { return _mm256_maddubs_epi16(a, a); }",
+    "avx2": "__m256 sums(__m256i a) { return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_maddubs_epi16(a, a))); }",
 }
 _STAMP = re.compile(rb"kakeya-kernel ([0-9a-f]{64}) ([^\0]+)\0")
 

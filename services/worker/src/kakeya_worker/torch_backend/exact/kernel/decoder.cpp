@@ -27,6 +27,12 @@ int64_t first_kept(const StepRow& row) { return row.first_token + row.num_tokens
 
 int64_t num_panels(const Matrix& matrix) { return (matrix.out + kPanel - 1) / kPanel; }
 
+int64_t num_panels(const Linear& linear) {
+  int64_t num = 0;
+  for (int64_t i = 0; i < linear.num_parts; ++i) num += num_panels(linear.parts[i]);
+  return num;
+}
+
 }  // namespace
 
 void set_angle(const double* frequencies, int64_t half, int64_t position, float* angle) {
@@ -49,9 +55,10 @@ Decoder::Decoder(const Model& model, const Variant& variant, int num_threads)
       frequencies_(model.frequencies, model.frequencies + model.heads.head_dim / 2),
       variant_(variant),
       threads_(num_threads) {
-  int64_t widest = std::max(model.head.in, model.embedding.in), highest_power = 16;
+  int64_t widest = model.embedding.in, highest_power = 16;
   for (const Layer& layer : layers_)
-    for (const Matrix* matrix : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down}) widest = std::max(widest, matrix->in);
+    for (const Linear* linear : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down})
+      widest = std::max(widest, linear->parts->in);
   while (highest_power < widest) highest_power *= 2;
   quantized_.stride = Quantized::stride_for(widest);
   scratch_size_ = 2 * highest_power;
@@ -74,9 +81,7 @@ void Decoder::forward(const Step& step) {
 
 void Decoder::logits(const float* hidden, const int64_t* indices, int64_t num, float* target) {
   if (!hidden) hidden = final_hidden_;
-  quantized_.values = quantized_values_.reserve(num * quantized_.stride);
-  quantized_.scales = quantized_scales_.reserve(num);
-  quantized_.corrections = quantized_corrections_.reserve(num * quantized_.num_corrections());
+  reserve_quantized(num);
   threads_.run([&](int thread) {
     threads_.share(thread, num, 1, [&](int64_t index, int64_t) {
       variant_.quantize(hidden + indices[index] * model_.hidden_size, model_.head, quantized_, index);
@@ -95,9 +100,7 @@ void Decoder::reserve(const Step& step) {
   to_sinks_.reserve(num * query_floats);
   mixed_.reserve(num * std::max(heads.num_heads * heads.head_dim, model_.intermediate_size));
   angles_.reserve(num * kAngles * heads.head_dim);
-  quantized_.values = quantized_values_.reserve(num * quantized_.stride);
-  quantized_.scales = quantized_scales_.reserve(num);
-  quantized_.corrections = quantized_corrections_.reserve(num * quantized_.num_corrections());
+  reserve_quantized(num);
   int64_t most_blocks = 0;
   row_of_.assign(num, nullptr);
   kept_of_.assign(step.num_kept, nullptr);
@@ -108,6 +111,13 @@ void Decoder::reserve(const Step& step) {
   }
   scores_size_ = kMaxTileQueries * most_blocks * kBlock;
   scores_.reserve(threads_.num() * scores_size_);
+}
+
+void Decoder::reserve_quantized(int64_t num_tokens) {
+  quantized_.values = quantized_values_.reserve(num_tokens * quantized_.stride);
+  quantized_.scales = quantized_scales_.reserve(num_tokens);
+  quantized_.corrections = quantized_corrections_.reserve(num_tokens * quantized_.num_corrections());
+  quantized_.sums = quantized_sums_.reserve(num_tokens * quantized_.num_sums());
 }
 
 void Decoder::plan(const Step& step, bool kept_only, std::vector<Task>& tasks) const {
@@ -245,15 +255,23 @@ void Decoder::keep(const Step& step, int thread) {
   });
 }
 
-void Decoder::norm_and_quantize(const float* x, const float* weight, const Matrix& matrix, int64_t token, float* scratch) {
+void Decoder::norm_and_quantize(const float* x, const float* weight, const Linear& linear, int64_t token, float* scratch) {
   float* normed = scratch + scratch_size_ / 2;
   variant_.norm(x, weight, model_.heads.eps, model_.hidden_size, normed, scratch);
-  variant_.quantize(normed, matrix, quantized_, token);
+  variant_.quantize(normed, linear, quantized_, token);
 }
 
-void Decoder::multiply(int thread, const Matrix& matrix, int64_t num_tokens, const Target& target) {
-  threads_.share(thread, num_panels(matrix), 1, [&](int64_t first, int64_t last) {
-    variant_.product(matrix, quantized_, num_tokens, first, last, target);
+void Decoder::multiply(int thread, const Linear& linear, int64_t num_tokens, const Target& target) {
+  threads_.share(thread, num_panels(linear), 1, [&](int64_t first, int64_t last) {
+    int64_t before = 0;
+    Target of_part = target;
+    for (int64_t i = 0; i < linear.num_parts; ++i) {
+      const Matrix& part = linear.parts[i];
+      const int64_t begin = std::max(first - before, int64_t{0}), end = std::min(last - before, num_panels(part));
+      if (begin < end) variant_.product(part, quantized_, num_tokens, begin, end, of_part);
+      before += num_panels(part);
+      of_part.y += part.out;
+    }
   });
 }
 

@@ -14,7 +14,7 @@ namespace kakeya {
 
 // The structs from here to `Step` are filled by Python (interface.py), as are those of variant.h.
 struct Layer {
-  Matrix qkv, out, gate_up, down;
+  Linear qkv, out, gate_up, down;
   const float* attention_norm;
   const float* mlp_norm;
   const float* q_norm;  // or null, as k_norm
@@ -23,7 +23,8 @@ struct Layer {
 };
 
 struct Model {
-  Matrix embedding, head;
+  Matrix embedding;
+  Linear head;
   const float* final_norm;
   const Layer* layers;
   const double* frequencies;  // turns a token; [head_dim / 2]
@@ -115,6 +116,7 @@ class Decoder {
   };
 
   void reserve(const Step& step);
+  void reserve_quantized(int64_t num_tokens);
   void plan(const Step& step, bool kept_only, std::vector<Task>& tasks) const;
   void run(const Step& step, int thread);
   void begin(const Step& step, int thread);
@@ -122,8 +124,8 @@ class Decoder {
   void attend(const Step& step, int number, bool is_last, int thread);
   void write_heads(const Step& step, int number, int64_t token, const StepRow& row);
   void keep(const Step& step, int thread);
-  void norm_and_quantize(const float* x, const float* weight, const Matrix& matrix, int64_t token, float* scratch);
-  void multiply(int thread, const Matrix& matrix, int64_t num_tokens, const Target& target);
+  void norm_and_quantize(const float* x, const float* weight, const Linear& linear, int64_t token, float* scratch);
+  void multiply(int thread, const Linear& linear, int64_t num_tokens, const Target& target);
   int64_t lane_offset(int64_t lane, int64_t kv_head) const;
   float* scratch(int thread) const { return scratch_.get() + thread * scratch_size_; }
 
@@ -145,6 +147,7 @@ class Decoder {
   Buffer<char> quantized_values_;
   Buffer<float> quantized_scales_;
   Buffer<int32_t> quantized_corrections_;
+  Buffer<int16_t> quantized_sums_;
   Threads threads_;  // last: they end before what they use
 };
 

@@ -1,14 +1,21 @@
 """The kernel's C interface: structs as in variant.h and decoder.h, and the functions of kernel.cpp."""
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
 from typing import ClassVar
 
 from torch import Tensor
 
+from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES
+from kakeya_worker.torch_backend.exact.gguf_blocks.packing import PackedBlocks
 from kakeya_worker.torch_backend.exact.key_blocks import BLOCK
+from kakeya_worker.torch_backend.exact.matrices import Packed
 from kakeya_worker.torch_backend.exact.packing import PANEL_ROWS
 from kakeya_worker.torch_backend.exact.quantization import GROUP
+
+FORMATS = {name: number for number, name in enumerate(BLOCK_TYPES, 1)}
+"""`enum Format` of variant.h; 0 are groups of int8."""
 
 MAX_HEAD_DIM = 256
 TILE_QUERIES = 4  # that are attended to at a time
@@ -19,7 +26,12 @@ class Matrix(Structure):
         *((name, c_void_p) for name in ("values", "scales", "stretch", "bias")),
         ("out", c_int64),
         ("in", c_int64),
+        ("format", c_int64),
     ]
+
+
+class Linear(Structure):
+    _fields_: ClassVar = [("parts", POINTER(Matrix)), ("num_parts", c_int64)]
 
 
 class HeadShape(Structure):
@@ -36,7 +48,7 @@ class HeadShape(Structure):
 
 class Layer(Structure):
     _fields_: ClassVar = [
-        *((name, Matrix) for name in ("qkv", "out", "gate_up", "down")),
+        *((name, Linear) for name in ("qkv", "out", "gate_up", "down")),
         *((name, c_void_p) for name in ("attention_norm", "mlp_norm", "q_norm", "k_norm")),
         ("rotates", c_int64),
     ]
@@ -45,7 +57,7 @@ class Layer(Structure):
 class Model(Structure):
     _fields_: ClassVar = [
         ("embedding", Matrix),
-        ("head", Matrix),
+        ("head", Linear),
         ("final_norm", c_void_p),
         ("layers", POINTER(Layer)),
         ("frequencies", c_void_p),
@@ -98,7 +110,7 @@ class Attention(Structure):
     ]
 
 
-_STRUCTS = (Matrix, HeadShape, Layer, Model, Slab, StepRow, Step, Heads, Attention)
+_STRUCTS = (Matrix, Linear, HeadShape, Layer, Model, Slab, StepRow, Step, Heads, Attention)
 _LAYOUT = (*map(ctypes.sizeof, _STRUCTS), PANEL_ROWS, GROUP, BLOCK, MAX_HEAD_DIM, TILE_QUERIES)
 _FUNCTIONS = {
     "kakeya_layout": ([c_int], c_int64),
@@ -142,11 +154,23 @@ def head_shape(
     return HeadShape(num_heads, num_kv_heads, head_dim, eps, scale, int(kv_is_float32), padded)
 
 
-def matrix(values: Tensor, scales: Tensor, stretch: Tensor, bias: Tensor | None, out_features: int) -> Matrix:
-    """Of a PackedMatrix's tensors; they must outlive what is made of it."""
-    if values.data_ptr() % 64:
+def matrix(packed: Packed, stretch: Tensor, bias: Tensor | None) -> Matrix:
+    """Of a packed matrix; its tensors, and these, must outlive what is made of it.
+
+    Args:
+        stretch: what activations are multiplied with; float32 [in_features].
+        bias: float32 [out_features].
+    """
+    if packed.values.data_ptr() % 64:
         raise ValueError("packed weights begin at a multiple of 64 bytes")
-    return Matrix(values.data_ptr(), scales.data_ptr(), stretch.data_ptr(), pointer(bias), out_features, len(stretch))
+    scales, number = (None, FORMATS[packed.kind.name]) if isinstance(packed, PackedBlocks) else (packed.scales, 0)
+    sizes = packed.out_features, packed.in_features
+    return Matrix(*map(pointer, (packed.values, scales, stretch, bias)), *sizes, number)
+
+
+def linear(matrices: Sequence[Matrix]) -> Linear:
+    """A layer of matrices over the same inputs; it holds them."""
+    return Linear((Matrix * len(matrices))(*matrices), len(matrices))
 
 
 def pointer(tensor: Tensor | None) -> int | None:

@@ -54,9 +54,9 @@ KAKEYA_API int kakeya_decoder_logits(Decoder* decoder, const float* hidden, cons
 
 // What Python and this library must agree on, for Python to compare: the sizes of the structs that it fills, and constants.
 KAKEYA_API int64_t kakeya_layout(int index) {
-  const int64_t layout[] = {sizeof(Matrix), sizeof(HeadShape), sizeof(Layer), sizeof(Model),     sizeof(Slab),
-                            sizeof(StepRow), sizeof(Step),     sizeof(Heads), sizeof(Attention), kPanel,
-                            kGroup,          kBlock,           kMaxHeadDim,     kMaxTileQueries};
+  const int64_t layout[] = {sizeof(Matrix), sizeof(Linear), sizeof(HeadShape), sizeof(Layer),     sizeof(Model),
+                            sizeof(Slab),   sizeof(StepRow), sizeof(Step),     sizeof(Heads),    sizeof(Attention),
+                            kPanel,         kGroup,          kBlock,           kMaxHeadDim,      kMaxTileQueries};
   return layout[index];
 }
 
@@ -76,13 +76,18 @@ KAKEYA_API void kakeya_op_norm(const Variant* variant, const float* x, const flo
 // y = (y +) matrix x on the caller's thread: a panel at a time, as threads take them.
 KAKEYA_API void kakeya_op_linear(const Variant* variant, const Matrix* matrix, const float* x, int64_t num_tokens, int adds,
                                  float* y) {
-  const int64_t stride = Quantized::stride_for(matrix->in);
+  const Linear linear = {matrix, 1};
   Buffer<char> values;
   Buffer<float> scales;
   Buffer<int32_t> corrections;
-  Quantized quantized = {values.reserve(num_tokens * stride), scales.reserve(num_tokens), nullptr, stride};
+  Buffer<int16_t> sums;
+  Quantized quantized = {};
+  quantized.stride = Quantized::stride_for(matrix->in);
+  quantized.values = values.reserve(num_tokens * quantized.stride);
+  quantized.scales = scales.reserve(num_tokens);
   quantized.corrections = corrections.reserve(num_tokens * quantized.num_corrections());
-  for (int64_t token = 0; token < num_tokens; ++token) variant->quantize(x + token * matrix->in, *matrix, quantized, token);
+  quantized.sums = sums.reserve(num_tokens * quantized.num_sums());
+  for (int64_t token = 0; token < num_tokens; ++token) variant->quantize(x + token * matrix->in, linear, quantized, token);
   for (int64_t panel = 0; panel * kPanel < matrix->out; ++panel)
     variant->product(*matrix, quantized, num_tokens, panel, panel + 1, {y, matrix->out, adds != 0});
 }

@@ -8,12 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kakeya_worker.torch_backend.exact.arithmetic import power_of_two
 from kakeya_worker.torch_backend.exact.kernel import interface
 from kakeya_worker.torch_backend.exact.kernel.interface import pointer
 from kakeya_worker.torch_backend.exact.kernel.library import Kernel
 from kakeya_worker.torch_backend.exact.key_blocks import BLOCK, KeyBlocks
-from kakeya_worker.torch_backend.exact.packing import PackedMatrix
+from kakeya_worker.torch_backend.exact.matrices import Packed, stretch_of
 from kakeya_worker.torch_backend.numerics import RowQueries
 
 
@@ -29,19 +28,19 @@ class Operations:
         self._library.kakeya_op_norm(self._variant, pointer(x), pointer(weight), eps, *x.shape, pointer(y))
         return y
 
-    def linear(self, matrix: PackedMatrix, x: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
+    def linear(self, matrix: Packed, x: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
         """[tokens, in_features] -> [tokens, out_features], added to `onto` where that is given."""
-        stretch = power_of_two(matrix.exponents)
-        struct = interface.matrix(matrix.values, matrix.scales, stretch, bias, matrix.out_features)
+        stretch = stretch_of(matrix)
+        struct = interface.matrix(matrix, stretch, bias)
         y = x.new_empty(len(x), matrix.out_features) if onto is None else onto.clone()
         arguments = (ctypes.byref(struct), pointer(x), len(x), int(onto is not None), pointer(y))
         self._library.kakeya_op_linear(self._variant, *arguments)
         return y
 
-    def embed(self, matrix: PackedMatrix, rows: Tensor) -> Tensor:
+    def embed(self, matrix: Packed, rows: Tensor) -> Tensor:
         """int64 [tokens] -> [tokens, in_features]."""
-        stretch = power_of_two(matrix.exponents)
-        struct = interface.matrix(matrix.values, matrix.scales, stretch, None, matrix.out_features)
+        stretch = stretch_of(matrix)
+        struct = interface.matrix(matrix, stretch, None)
         y = torch.empty(len(rows), matrix.in_features)
         self._library.kakeya_op_embed(self._variant, ctypes.byref(struct), pointer(rows), len(rows), pointer(y))
         return y

@@ -12,18 +12,22 @@ import torch
 from torch import Tensor
 
 from kakeya_worker.engine.seams.verifier import ModelRefused
+from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES, BlockType
 from kakeya_worker.torch_backend.exact import attention, integer_product
 from kakeya_worker.torch_backend.exact.arithmetic import exp, round_to
+from kakeya_worker.torch_backend.exact.gguf_blocks.linear import BlockLinear
+from kakeya_worker.torch_backend.exact.gguf_blocks.packing import pack_blocks
 from kakeya_worker.torch_backend.exact.kernel import build
 from kakeya_worker.torch_backend.exact.kernel.library import Kernel
 from kakeya_worker.torch_backend.exact.kernel.operations import Operations
 from kakeya_worker.torch_backend.exact.key_blocks import BLOCK, KeyBlocks
-from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
+from kakeya_worker.torch_backend.exact.linear import Int8Linear
 from kakeya_worker.torch_backend.exact.numerics import rms_norm, swiglu
 from kakeya_worker.torch_backend.exact.packing import pack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, num_groups
 from kakeya_worker.torch_backend.numerics import RowQueries
 from kakeya_worker.torch_backend.rope import Rope
+from kakeya_worker.torch_backend.weights import BlockMatrix, Scales
 
 
 class Comparison(NamedTuple):
@@ -58,6 +62,7 @@ def comparisons(kernel: Kernel) -> Iterator[Comparison]:
         return torch.randn(shape, generator=generator)
 
     yield from _linear(operations, generator)
+    yield from _blocks(operations, generator)
     for size in (8, 72, 1024):
         x, weight = random(3, size) * 10.0, random(size)
         yield Comparison("norm", operations.norm(x, weight, 1e-6), rms_norm(x, weight, 1e-6))
@@ -90,8 +95,44 @@ def _linear(operations: Operations, generator: torch.Generator) -> Iterator[Comp
         onto = torch.randn(num_tokens, out_features, generator=generator)
         yield Comparison("linear with a residual", operations.linear(packed, x, bias, onto), onto + eager)
         rows = torch.tensor([0, out_features - 1])
-        table = Int8Embedding(matrix, integer_product.by_floats)
+        table = Int8Linear(matrix, None, integer_product.by_floats)
         yield Comparison("embedding", operations.embed(packed, rows), table.rows(rows))
+
+
+def _blocks(operations: Operations, generator: torch.Generator) -> Iterator[Comparison]:
+    """Weights of all types of GGUF's, of the extremes, too, in shapes that fill panels and tiles and that do not."""
+    for kind in BLOCK_TYPES.values():
+        for out_features, num_blocks, num_tokens in ((64, 1, 1), (72, 3, 2), (200, 2, 7)):
+            matrix = _extreme_blocks(kind, out_features, num_blocks, generator)
+            x = torch.randn(num_tokens, matrix.shape[1], generator=generator)
+            x[0] = 1.0  # every activation the largest there is
+            x[-1, 1:] = 32384 / 32639  # or, but for one, of the largest upper and the least lower byte
+            x[-1, 0] = -1.0
+            packed = pack_blocks(matrix)
+            bias = torch.randn(out_features, generator=generator)
+            eager = BlockLinear(matrix, bias, integer_product.by_floats)
+            yield Comparison(f"linear in {kind.name}", operations.linear(packed, x, bias), eager(x))
+            rows = torch.tensor([0, out_features - 1])
+            yield Comparison(f"embedding in {kind.name}", operations.embed(packed, rows), eager.rows(rows))
+
+
+def _extreme_blocks(kind: BlockType, out_features: int, num_blocks: int, generator: torch.Generator) -> BlockMatrix:
+    """The first rows have the largest of all numbers, the next ones the least; the others' are random."""
+
+    def numbers(num: int, least: int, most: int, dtype: torch.dtype) -> Tensor:
+        found = torch.randint(least, most + 1, (out_features, num), generator=generator, dtype=torch.int16)
+        found[:16], found[16:32] = most, least
+        return found.to(dtype)
+
+    def halves() -> Tensor:
+        return torch.rand(out_features, num_blocks, generator=generator).to(torch.float16)
+
+    weights = numbers(num_blocks * kind.size, 0, (1 << kind.num_bits) - 1, torch.uint8)
+    of_runs = minima = None
+    if kind.has_run_scales:
+        of_runs = numbers(num_blocks * kind.num_runs, *((0, 63) if kind.has_minima else (-128, 127)), torch.int8)
+        minima = numbers(num_blocks * kind.num_runs, 0, 63, torch.int8) if kind.has_minima else None
+    return BlockMatrix(kind, weights, Scales(halves(), halves() if kind.has_minima else None, of_runs, minima))
 
 
 def _angles(operations: Operations) -> Iterator[Comparison]:

@@ -17,10 +17,10 @@ inline bool runs_portable() { return true; }
 constexpr uint32_t kAvxState = 0x06;     // XCR0: the system saves xmm and ymm,
 constexpr uint32_t kAvx512State = 0xE6;  // and mask registers and all of zmm
 
-// Whether CPUID leaf 7 has all these bits in EBX and ECX, and the system saves this state.
+// Whether CPUID leaf 7 has all these bits in EBX and ECX, and the system saves this state. Who has any of them has F16C.
 inline bool has_features(uint32_t ebx_bits, uint32_t ecx_bits, uint32_t state) {
   uint32_t eax, ebx, ecx, edx;
-  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_OSXSAVE)) return false;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_OSXSAVE) || !(ecx & bit_F16C)) return false;
   uint32_t saved, high;
   __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
   if ((saved & state) != state) return false;

@@ -43,6 +43,7 @@ struct Weights {
   __m512i all;
   Weights() = default;
   explicit Weights(const uint8_t* from) : all(_mm512_load_si512(from)) {}
+  explicit Weights(UIntPart bytes) : all((__m512i)bytes) {}
 };
 
 inline IntPart multiply_add(IntPart sum, const Weights& weights, const Activations& x) {
@@ -75,8 +76,9 @@ struct Activations {
 struct Weights {
   __m256i even, odd;
   Weights() = default;
-  explicit Weights(const uint8_t* from) {
-    const __m256i quads = _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
+  explicit Weights(const uint8_t* from) : Weights(_mm256_load_si256(reinterpret_cast<const __m256i*>(from))) {}
+  explicit Weights(UIntPart bytes) : Weights((__m256i)bytes) {}
+  explicit Weights(__m256i quads) {
     even = _mm256_and_si256(quads, _mm256_set1_epi32(0x00FF00FF));
     odd = _mm256_srli_epi16(quads, 8);
   }
@@ -106,6 +108,7 @@ struct Weights {
   UIntPart quads;  // little-endian: the first weight is the lowest byte
   Weights() = default;
   explicit Weights(const uint8_t* from) { std::memcpy(&quads, from, sizeof quads); }
+  explicit Weights(UIntPart bytes) : quads(bytes) {}
 };
 
 inline IntPart multiply_add(IntPart sum, const Weights& weights, const Activations& x) {
@@ -128,6 +131,8 @@ inline void store_activations(char* row, int64_t, int64_t i, I whole, I, I) {
 // What a token's products with a panel come to, before the row's scale.
 struct Sums {
   F y[kVectors];
+
+  FloatPart& part(int number) { return y[number / kParts].part[number % kParts]; }
 };
 
 // Adds a group's products with a token, each times its scale.
@@ -240,8 +245,8 @@ inline void tiles(const Matrix& matrix, int64_t panel, const Quantized& x, int64
   while (token < num_tokens) token = next_tile<kLines>(matrix, panel, x, token, num_tokens, ahead, target);
 }
 
-void product(const Matrix& matrix, const Quantized& x, int64_t num_tokens, int64_t first_panel, int64_t last_panel,
-             const Target& target) {
+void int8_product(const Matrix& matrix, const Quantized& x, int64_t num_tokens, int64_t first_panel, int64_t last_panel,
+                  const Target& target) {
   if (num_tokens == 0) return;
   const int64_t panel_bytes = matrix.num_quads() * kPanel * 4;
   const int num_passes = kVectors / tile_vectors(num_tokens > 1 ? 2 : 1);  // over a panel, of a tile

@@ -1,7 +1,7 @@
 // What is computed token by token: norms, quantization, SwiGLU, embeddings, the heads of q, k and v.
 #pragma once
 
-#include "product.h"
+#include "blocks.h"
 
 namespace kakeya {
 namespace {
@@ -41,7 +41,41 @@ void norm(const float* x, const float* weight, float eps, int64_t size, float* y
 constexpr float kActivationLimit = 32639.0f;     // 127 * 256 + 127
 constexpr float kLeastMagnitude = 0x1p-100f;     // rows below it count as zero: their reciprocal would overflow
 
-void quantize(const float* x, const Matrix& matrix, const Quantized& target, int64_t token) {
+// The sums of a token's runs, made of sixteen vectors of sixteen activations at once.
+class RunSumsWriter {
+ public:
+  RunSumsWriter(const Quantized& target, int64_t token) : sums_(target, token) {}
+
+  void add(I upper, I lower) {
+    upper_[num_] = to_float(upper);  // whole numbers, and small: floats hold them
+    lower_[num_] = to_float(lower);
+    if (++num_ == kLanes) finish();
+  }
+
+  void finish() {
+    for (int v = num_; v < kLanes; ++v) upper_[v] = lower_[v] = all(0.0f);
+    write(fold_all(upper_), sums_.upper16, sums_.upper32);
+    write(fold_all(lower_), sums_.lower16, sums_.lower32);
+    done_ += num_;
+    num_ = 0;
+  }
+
+ private:
+  void write(F sums, int16_t* of16, int16_t* of32) const {
+    float runs[kLanes];
+    store(runs, sums);
+    for (int run = 0; run < num_; ++run) of16[done_ + run] = static_cast<int16_t>(runs[run]);
+    for (int run = 0; run < num_; run += 2) of32[(done_ + run) / 2] = static_cast<int16_t>(runs[run] + runs[run + 1]);
+  }
+
+  RunSums sums_;
+  F upper_[kLanes], lower_[kLanes];
+  int num_ = 0;
+  int64_t done_ = 0;  // runs
+};
+
+void quantize(const float* x, const Linear& layer, const Quantized& target, int64_t token) {
+  const Matrix& matrix = layer.parts[0];
   I most = all(0);  // as bits: they grow with the magnitude, and what is not a number is above all
   for (int64_t i = 0; i < matrix.in; i += kLanes)
     most = larger(most, as<I>(absolute(load_some(x + i, matrix.in - i) * load_some(matrix.stretch + i, matrix.in - i))));
@@ -50,6 +84,8 @@ void quantize(const float* x, const Matrix& matrix, const Quantized& target, int
   // Not a number where an activation is none or infinite: so is then all that the row makes, as in the eager form.
   target.scales[token] = magnitude / kActivationLimit * (magnitude - magnitude == 0.0f ? 1.0f : __builtin_nanf(""));
   int32_t* corrections = target.corrections + token * target.num_corrections();
+  const bool has_blocks = layer.has_blocks();
+  RunSumsWriter sums(target, token);
   for (int64_t first = 0; first < matrix.in; first += kGroup, corrections += kTokenRows) {  // rows have room for whole groups
     I upper_sum = all(0), lower_sum = all(0);
     for (int64_t i = first; i < first + kGroup; i += kLanes) {
@@ -58,10 +94,12 @@ void quantize(const float* x, const Matrix& matrix, const Quantized& target, int
       upper_sum = upper_sum + (kTokenRows == 2 ? upper : whole);
       lower_sum = lower_sum + lower;
       store_activations(target.values + token * target.stride, target.stride, i, whole, upper, lower);
+      if (has_blocks) sums.add(upper, lower);
     }
     corrections[0] = -128 * total(upper_sum);
     if (kTokenRows == 2) corrections[1] = -128 * total(lower_sum);
   }
+  if (has_blocks) sums.finish();
 }
 
 void swiglu(const float* gate_up, int64_t size, float* y) {
@@ -74,6 +112,8 @@ void swiglu(const float* gate_up, int64_t size, float* y) {
 }
 
 void embed(const Matrix& table, int64_t row, float* y) {
+  if (table.format != kInt8)
+    return with_blocks(table.format, [&](auto blocks) { embed_blocks<decltype(blocks)>(table, row, y); });
   const uint8_t* quads = table.values + (row / kPanel * table.num_quads() * kPanel + row % kPanel) * 4;
   const uint16_t* scales = table.scales + row / kPanel * table.num_groups() * kPanel + row % kPanel;
   for (int64_t i = 0; i < table.in; ++i) {

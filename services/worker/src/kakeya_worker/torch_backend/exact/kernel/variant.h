@@ -16,29 +16,64 @@ constexpr int64_t kBlock = 16;  // keys that are summed one after the other
 constexpr int64_t kMaxHeadDim = 256;
 constexpr int64_t kMaxTileQueries = 4;
 
-// A linear layer, packed: weight (o, i) + 128 is values[o / 64][i / 4][o % 64][i % 4]; beyond the matrix stands 128.
+// How the weights of a matrix are written: in groups of 64 inputs, or as a type of GGUF's has them (blocks.h).
+enum Format : int64_t { kInt8, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
+
+// A matrix, packed. In groups weight (o, i) + 128 is values[o / 64][i / 4][o % 64][i % 4]; beyond the matrix stands 128.
 struct Matrix {
   const uint8_t* values;
-  const uint16_t* scales;  // bfloat16: [panels, groups, 64], 0 beyond the matrix
+  const uint16_t* scales;  // bfloat16: [panels, groups, 64], 0 beyond the matrix; null where blocks hold them
   const float* stretch;    // 2^exponent; [in]
   const float* bias;       // [out], or null
   int64_t out;
   int64_t in;
+  int64_t format;
 
   KAKEYA_LOCAL int64_t num_quads() const { return (in + 3) / 4; }
   KAKEYA_LOCAL int64_t num_groups() const { return (in + kGroup - 1) / kGroup; }
 };
 
-// The activations of some tokens, 16 bits each, quantized for one matrix and laid out as a variant's product reads them.
+// A linear layer: matrices over the same inputs, with the same stretch, whose outputs come one behind the other.
+struct Linear {
+  const Matrix* parts;
+  int64_t num_parts;
+
+  KAKEYA_LOCAL bool has_blocks() const {
+    for (int64_t i = 0; i < num_parts; ++i)
+      if (parts[i].format != kInt8) return true;
+    return false;
+  }
+};
+
+// The activations of some tokens, 16 bits each, quantized for one layer and laid out as a variant's products read them.
 struct Quantized {
   static KAKEYA_LOCAL int64_t stride_for(int64_t in) { return (in + kGroup - 1) / kGroup * kGroup * 2; }
 
   char* values;          // [tokens, stride]
   float* scales;         // [tokens]
   int32_t* corrections;  // -128 times each group's sums, of a row or of two: weights are stored 128 too large
+  int16_t* sums;         // of upper and of lower bytes of each run of inputs, for blocks: [tokens, num_sums()]
   int64_t stride;        // bytes
 
   KAKEYA_LOCAL int64_t num_corrections() const { return stride / kGroup; }  // of a token: two a group, or half of them
+  KAKEYA_LOCAL int64_t num_runs() const { return stride / 32; }             // of 16 inputs
+  KAKEYA_LOCAL int64_t num_sums() const { return 3 * num_runs(); }
+};
+
+// A token's sums over each 16 inputs and over each 32.
+struct RunSums {
+  int16_t *upper16, *lower16, *upper32, *lower32;
+
+  KAKEYA_LOCAL RunSums(const Quantized& x, int64_t token)
+      : upper16(x.sums + token * x.num_sums()),
+        lower16(upper16 + x.num_runs()),
+        upper32(lower16 + x.num_runs()),
+        lower32(upper32 + x.num_runs() / 2) {}
+
+  // Of a run of 16 or of 32 inputs.
+  KAKEYA_LOCAL int32_t whole(int64_t run, int inputs) const {
+    return inputs == 16 ? 256 * upper16[run] + lower16[run] : 256 * upper32[run] + lower32[run];
+  }
 };
 
 // Where a product goes: y = product, or y = y + product for a residual.
@@ -96,8 +131,8 @@ struct Variant {
   const char* name;
   // y = norm(x); scratch [size rounded up to a power of two, at least 16].
   void (*norm)(const float* x, const float* weight, float eps, int64_t size, float* y, float* scratch);
-  // One token's row for a matrix; x [in].
-  void (*quantize)(const float* x, const Matrix& matrix, const Quantized& target, int64_t token);
+  // One token's row for a layer; x [in].
+  void (*quantize)(const float* x, const Linear& layer, const Quantized& target, int64_t token);
   // silu(gate) * up out of [2, size].
   void (*swiglu)(const float* gate_up, int64_t size, float* y);
   // An embedding's row; y [in].

@@ -279,6 +279,25 @@ struct BFloat16 {
   }
 };
 
+// Scales of GGUF's blocks.
+struct Float16 {
+  static float one(uint16_t x) {  // the exponent's bits are the same, and its zero is another
+    const float magnitude = as<float>(static_cast<uint32_t>(x & 0x7FFFu) << 13) * 0x1p112f;
+    return x & 0x8000u ? -magnitude : magnitude;
+  }
+  static FloatPart load_part(const uint16_t* p) {
+#if defined(__AVX512F__)
+    return (FloatPart)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__AVX2__)
+    return (FloatPart)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
+    FloatPart x;
+    for (int lane = 0; lane < kPartLanes; ++lane) x[lane] = one(p[lane]);
+    return x;
+#endif
+  }
+};
+
 struct Float32 {
   typedef float Stored;
   static FloatPart load_part(const float* p) {
