@@ -1035,6 +1035,27 @@ FAULTS = (
         "test_quantization.py",
     ),
     _exact(
+        "scales of a block's runs are left out",
+        "gguf_blocks/linear",
+        "whole if scales is None else whole * scales[run]",
+        "whole",
+        "gguf_blocks/test_gguf_blocks.py",
+    ),
+    _exact(
+        "minima of a block's runs are added",
+        "gguf_blocks/linear",
+        "y = y + offsets if self._minima is None else y - offsets",
+        "y = y + offsets",
+        "gguf_blocks/test_gguf_blocks.py",
+    ),
+    _gguf_model(
+        "blocks of queries and keys stay in the file's order",
+        "gguf_tensors",
+        "integers(kind, self._as_the_hub_has(stored, rows)",
+        "integers(kind, rows",
+        "test_gguf_door.py",
+    ),
+    _exact(
         "columns of a table are scaled as those of a layer",
         "quantization",
         "return _quantize([table], torch.zeros(table.shape[1], dtype=torch.int32))",

@@ -132,7 +132,7 @@ def _integer_product() -> IntegerProduct:
 def _exact_mode(weights: str, kv_dtype: str, kernel: Kernel | None, product: IntegerProduct | None) -> Mode:
     """Raises ModelRefused."""
     if kernel is not None:
-        check_kernel(kernel)
+        check_kernel(kernel, with_blocks=weights == GGUF)
         _log.info("kernel chosen", kernel=kernel.name)
     elif product is not integer_product.native:
         _log.warning(

@@ -19,6 +19,7 @@ from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES
 from kakeya_worker.torch_backend import TorchVerifier, mode
 from kakeya_worker.torch_backend.exact import attention, integer_product, key_blocks, quantization
 from kakeya_worker.torch_backend.exact.arithmetic import exp, round_to
+from kakeya_worker.torch_backend.exact.gguf_blocks.packing import PackedBlocks
 from kakeya_worker.torch_backend.exact.kernel import interface, probe
 from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE, Kernel, load, variants
 from kakeya_worker.torch_backend.exact.kernel.operations import Operations
@@ -234,8 +235,22 @@ def test_a_kernel_that_computes_something_else_is_refused(
         mode.choose_mode("int8", "auto", "float32")
 
 
+def test_products_with_blocks_are_looked_at_where_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch, operations: Operations
+) -> None:
+    whole = Operations.embed
+    monkeypatch.setattr(
+        Operations, "embed", lambda self, matrix, rows: whole(self, matrix, rows) + isinstance(matrix, PackedBlocks)
+    )
+    monkeypatch.setenv(CHOICE_VARIABLE, operations.kernel.name)
+    probe.check_kernel.cache_clear()
+    assert mode.choose_mode("int8", "auto", "gguf").weights == "int8"
+    with pytest.raises(ModelRefused, match=r"does not compute the bits of docs/numerics.md in: embedding in Q4_0, "):
+        mode.choose_mode("gguf", "auto", "gguf")
+
+
 def test_the_probe_looks_at_every_operation(operations: Operations) -> None:
-    compared = list(probe.comparisons(operations.kernel))
+    compared = list(probe.comparisons(operations.kernel, with_blocks=True))
     assert all(comparison.is_equal for comparison in compared)
     expected = {
         "norm",

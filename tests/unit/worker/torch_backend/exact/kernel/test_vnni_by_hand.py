@@ -30,4 +30,4 @@ def test_it_computes_the_bits_of_the_eager_form(tmp_path: Path) -> None:
     compiler = build.find_compiler()
     objects = [build._compile_unit(compiler, unit, tmp_path) for unit in units]
     build._run(compiler, *build._LINK_FLAGS, *objects, "-o", str(tmp_path / "kernel.so"))
-    check_kernel(Kernel(interface.declare(ctypes.CDLL(str(tmp_path / "kernel.so"))), "by_hand"))
+    check_kernel(Kernel(interface.declare(ctypes.CDLL(str(tmp_path / "kernel.so"))), "by_hand"), with_blocks=True)
