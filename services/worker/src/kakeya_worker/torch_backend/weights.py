@@ -51,8 +51,8 @@ class BlockMatrix:
 
     def rows(self, some: slice) -> "BlockMatrix":
         """A view of some of its rows."""
-        scales = Scales(*(None if each is None else each[some] for each in self.scales))  # type: ignore[arg-type]  # as before
-        return BlockMatrix(self.kind, self.weights[some], scales)
+        offsets, of_runs, minima = (None if each is None else each[some] for each in self.scales[1:])
+        return BlockMatrix(self.kind, self.weights[some], Scales(self.scales.of_blocks[some], offsets, of_runs, minima))
 
     @property
     def is_finite(self) -> bool:

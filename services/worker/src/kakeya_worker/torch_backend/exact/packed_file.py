@@ -1,8 +1,8 @@
 """Files of packed matrices, made to be mapped: safetensors whose tensors all begin at multiples of 64 bytes.
 
-A matrix is one region of values, scales and exponents, the last padded to 64 bytes. It is written as soon as it is
-there, so that converting a model holds one matrix at a time. Mapped memory belongs to the file, and all who map it
-share it.
+A matrix is one region: of values, scales and exponents, the last padded to 64 bytes, or of GGUF's blocks. It is written
+as soon as it is there, so that converting a model holds one matrix at a time. Mapped memory belongs to the file, and
+all who map it share it.
 """
 
 import contextlib
