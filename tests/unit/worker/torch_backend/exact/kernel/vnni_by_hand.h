@@ -41,14 +41,28 @@ BY_HAND widen_by_hand(__m256i shorts) {
   return load_by_hand(wide);
 }
 
-// Each lane's two products of pairs of 16 bits.
-BY_HAND madd_by_hand(__m512i x, __m512i y) {
+// Each lane's sum and two products of pairs of 16 bits.
+BY_HAND dpwssd_by_hand(__m512i sums, __m512i x, __m512i y) {
   int16_t a[32], b[32];
   int32_t total[16];
   std::memcpy(a, &x, sizeof a);
   std::memcpy(b, &y, sizeof b);
-  for (int i = 0; i < 16; ++i) total[i] = a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1];
+  std::memcpy(total, &sums, sizeof total);
+  for (int i = 0; i < 16; ++i) total[i] += a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1];
   return load_by_hand(total);
+}
+
+// The function whose bit i is the answer to x's bit i / 4, y's i / 2 % 2 and z's i % 2.
+BY_HAND ternary_by_hand(__m512i x, __m512i y, __m512i z, int function) {
+  uint64_t a[8], b[8], c[8], result[8] = {};
+  std::memcpy(a, &x, sizeof a);
+  std::memcpy(b, &y, sizeof b);
+  std::memcpy(c, &z, sizeof c);
+  for (int i = 0; i < 8; ++i)
+    for (int bit = 0; bit < 8; ++bit)
+      if (function >> bit & 1)
+        result[i] |= (bit & 4 ? a[i] : ~a[i]) & (bit & 2 ? b[i] : ~b[i]) & (bit & 1 ? c[i] : ~c[i]);
+  return load_by_hand(result);
 }
 
 BY_HAND widen_bytes_by_hand(__m256i bytes) {
@@ -77,7 +91,8 @@ static inline __attribute__((always_inline)) __m512 halves_by_hand(__m256i halve
 #define _mm512_load_si512 load_by_hand
 #define _mm512_dpbusd_epi32 dpbusd_by_hand
 #define _mm512_cvtepu16_epi32 widen_by_hand
-#define _mm512_madd_epi16 madd_by_hand
+#define _mm512_dpwssd_epi32 dpwssd_by_hand
+#define _mm512_ternarylogic_epi32 ternary_by_hand
 #define _mm512_cvtepi8_epi16 widen_bytes_by_hand
 #define _mm512_cvtph_ps halves_by_hand
 

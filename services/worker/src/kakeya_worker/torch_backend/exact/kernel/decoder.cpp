@@ -115,6 +115,7 @@ void Decoder::reserve(const Step& step) {
 
 void Decoder::reserve_quantized(int64_t num_tokens) {
   quantized_.values = quantized_values_.reserve(num_tokens * quantized_.stride);
+  quantized_.bytes = quantized_bytes_.reserve(num_tokens * quantized_.stride);
   quantized_.scales = quantized_scales_.reserve(num_tokens);
   quantized_.corrections = quantized_corrections_.reserve(num_tokens * quantized_.num_corrections());
   quantized_.sums = quantized_sums_.reserve(num_tokens * quantized_.num_sums());

@@ -144,7 +144,7 @@ class Decoder {
   std::vector<const StepRow*> row_of_;   // [tokens]
   std::vector<const StepRow*> kept_of_;  // [kept]
   Buffer<float> hidden_, wide_, to_recent_, to_sinks_, mixed_, angles_, scores_, scratch_;
-  Buffer<char> quantized_values_;
+  Buffer<char> quantized_values_, quantized_bytes_;
   Buffer<float> quantized_scales_;
   Buffer<int32_t> quantized_corrections_;
   Buffer<int16_t> quantized_sums_;

@@ -77,13 +77,14 @@ KAKEYA_API void kakeya_op_norm(const Variant* variant, const float* x, const flo
 KAKEYA_API void kakeya_op_linear(const Variant* variant, const Matrix* matrix, const float* x, int64_t num_tokens, int adds,
                                  float* y) {
   const Linear linear = {matrix, 1};
-  Buffer<char> values;
+  Buffer<char> values, bytes;
   Buffer<float> scales;
   Buffer<int32_t> corrections;
   Buffer<int16_t> sums;
   Quantized quantized = {};
   quantized.stride = Quantized::stride_for(matrix->in);
   quantized.values = values.reserve(num_tokens * quantized.stride);
+  quantized.bytes = bytes.reserve(num_tokens * quantized.stride);
   quantized.scales = scales.reserve(num_tokens);
   quantized.corrections = corrections.reserve(num_tokens * quantized.num_corrections());
   quantized.sums = sums.reserve(num_tokens * quantized.num_sums());

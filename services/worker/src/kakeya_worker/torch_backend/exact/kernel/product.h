@@ -16,18 +16,19 @@ constexpr int kOwnLines = 2 * kVectors;    // of two quads in the panel itself
 
 constexpr int64_t kGroupQuads = kGroup / 4;
 
+inline void store_bytes(char* to, I x) {
+  KAKEYA_EACH_PART(const BytePart bytes = __builtin_convertvector(x.part[p], BytePart);
+                   std::memcpy(to + p * kPartLanes, &bytes, sizeof bytes));
+}
+
 // An activation has 16 bits: 256 * upper + lower, both signed. Some instructions multiply these bytes, some all of it.
 #if defined(__AVX512VNNI__)
 
 constexpr int kTokenRows = 2;  // upper bytes, lower bytes
 
-inline void store_activations(char* row, int64_t stride, int64_t i, I whole, I upper, I lower) {
-  const auto store = [&](char* to, I x) {
-    const BytePart bytes = __builtin_convertvector(x.part[0], BytePart);
-    std::memcpy(to + i, &bytes, sizeof bytes);
-  };
-  store(row, upper);
-  store(row + stride / 2, lower);
+inline void store_activations(char* row, int64_t stride, int64_t i, I, I upper, I lower) {
+  store_bytes(row + i, upper);
+  store_bytes(row + stride / 2 + i, lower);
 }
 
 struct Activations {
@@ -225,18 +226,25 @@ inline void tile(const Matrix& matrix, int64_t panel, const Quantized& x, int64_
     finish(matrix, panel, sums[t], x.scales[token + t], target.y + (token + t) * target.stride, target.adds);
 }
 
+// Calls act(how many tokens the next tile takes, as a constant) of those that are left. Returns the number.
+template <int kMost, class Act>
+KAKEYA_LOCAL int64_t with_tile(int64_t left, const Act& act) {
+  if constexpr (kMost >= 4)
+    if (left >= 4) return act(std::integral_constant<int, 4>{}), 4;
+  if constexpr (kMost >= 3)
+    if (left == 3 || left > 4) return act(std::integral_constant<int, 3>{}), 3;
+  if constexpr (kMost >= 2)
+    if (left >= 2) return act(std::integral_constant<int, 2>{}), 2;
+  return act(std::integral_constant<int, 1>{}), 1;
+}
+
 // The next tile of a panel. Returns after which token it ends.
 template <int kLines>
 inline int64_t next_tile(const Matrix& matrix, int64_t panel, const Quantized& x, int64_t token, int64_t num_tokens,
                          Ahead& ahead, const Target& target) {
-  const int64_t left = num_tokens - token;
-  if constexpr (kTileTokens >= 4)
-    if (left >= 4) return tile<4, kLines>(matrix, panel, x, token, ahead, target), token + 4;
-  if constexpr (kTileTokens >= 3)
-    if (left == 3 || left > 4) return tile<3, kLines>(matrix, panel, x, token, ahead, target), token + 3;
-  if constexpr (kTileTokens >= 2)
-    if (left >= 2) return tile<2, kLines>(matrix, panel, x, token, ahead, target), token + 2;
-  return tile<1, kLines>(matrix, panel, x, token, ahead, target), token + 1;
+  return token + with_tile<kTileTokens>(num_tokens - token, [&](auto tokens) __attribute__((always_inline)) {
+           tile<tokens, kLines>(matrix, panel, x, token, ahead, target);
+         });
 }
 
 template <int kLines>

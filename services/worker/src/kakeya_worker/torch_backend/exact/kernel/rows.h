@@ -94,7 +94,12 @@ void quantize(const float* x, const Linear& layer, const Quantized& target, int6
       upper_sum = upper_sum + (kTokenRows == 2 ? upper : whole);
       lower_sum = lower_sum + lower;
       store_activations(target.values + token * target.stride, target.stride, i, whole, upper, lower);
-      if (has_blocks) sums.add(upper, lower);
+      if (!has_blocks) continue;
+      sums.add(upper, lower);
+      if (kTokenRows == 2) continue;
+      char* bytes = byte_rows(target) + token * target.stride + i;
+      store_bytes(bytes, upper);
+      store_bytes(bytes + target.stride / 2, lower);
     }
     corrections[0] = -128 * total(upper_sum);
     if (kTokenRows == 2) corrections[1] = -128 * total(lower_sum);

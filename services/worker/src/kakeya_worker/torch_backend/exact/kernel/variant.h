@@ -50,6 +50,7 @@ struct Quantized {
   static KAKEYA_LOCAL int64_t stride_for(int64_t in) { return (in + kGroup - 1) / kGroup * kGroup * 2; }
 
   char* values;          // [tokens, stride]
+  char* bytes;           // for blocks: upper bytes, then lower ones, unless `values` are such; [tokens, stride]
   float* scales;         // [tokens]
   int32_t* corrections;  // -128 times each group's sums, of a row or of two: weights are stored 128 too large
   int16_t* sums;         // of upper and of lower bytes of each run of inputs, for blocks: [tokens, num_sums()]
@@ -70,10 +71,10 @@ struct RunSums {
         upper32(lower16 + x.num_runs()),
         lower32(upper32 + x.num_runs() / 2) {}
 
-  // Of a run of 16 or of 32 inputs.
-  KAKEYA_LOCAL int32_t whole(int64_t run, int inputs) const {
-    return inputs == 16 ? 256 * upper16[run] + lower16[run] : 256 * upper32[run] + lower32[run];
-  }
+  KAKEYA_LOCAL const int16_t* upper(int inputs) const { return inputs == 16 ? upper16 : upper32; }
+  KAKEYA_LOCAL const int16_t* lower(int inputs) const { return inputs == 16 ? lower16 : lower32; }
+
+  KAKEYA_LOCAL int32_t whole32(int64_t run) const { return 256 * upper32[run] + lower32[run]; }
 };
 
 // Where a product goes: y = product, or y = y + product for a residual.
