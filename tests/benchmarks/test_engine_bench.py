@@ -145,7 +145,7 @@ def test_measures_everybody_but_llama_cpp(tmp_path: Path) -> None:
     checkpoint = save_random_qwen3(tmp_path / "model", **TINY.shape)
     entrants = contestants.engines(checkpoint, checkpoint, TINY, tmp_path / "cache", tmp_path)[:-1]
     shape = json.loads((checkpoint / "config.json").read_text())
-    reader = memory_read.entrant(shape, TINY, tmp_path)
+    reader = memory_read.entrant(memory_read.int8_weight_bytes(shape), TINY, tmp_path)
     cases = TINY.cases(64)
     with ExitStack() as stack:
         loaded = {each.name: stack.enter_context(each.running()) for each in (*entrants, reader)}

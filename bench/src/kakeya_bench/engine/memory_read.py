@@ -27,11 +27,15 @@ def int8_weight_bytes(shape: Mapping[str, Any]) -> int:
     return int(shape["num_hidden_layers"] * layer + shape["vocab_size"] * hidden)
 
 
-def entrant(shape: Mapping[str, Any], plan: Plan, directory: Path) -> Entrant:
-    """Compiles its reading loop into the directory. Raises CommandFailed."""
+def entrant(num_bytes: int, plan: Plan, directory: Path) -> Entrant:
+    """Compiles its reading loop into the directory. Raises CommandFailed.
+
+    Args:
+        num_bytes: of the weights.
+    """
     library = directory / "memory_read.so"
     run_logged([os.environ.get("CXX", "c++"), *_COMPILE, _SOURCE, "-o", library], directory / "memory_read.log")
-    loading = {"library": str(library), "num_bytes": int8_weight_bytes(shape), "num_threads": plan.num_threads}
+    loading = {"library": str(library), "num_bytes": num_bytes, "num_threads": plan.num_threads}
     return Entrant(READ, "memory_read", loading)
 
 

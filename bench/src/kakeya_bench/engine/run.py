@@ -162,7 +162,8 @@ def played(plan: Plan, kept: Path) -> Run:
         engines = contestants.engines(
             model, model / checkpoint.GGUF, plan, directory / "cache", llama_cpp.BINDING.packages
         )
-        reader = memory_read.entrant(json.loads((model / "config.json").read_text()), plan, directory)
+        num_bytes = memory_read.int8_weight_bytes(json.loads((model / "config.json").read_text()))
+        reader = memory_read.entrant(num_bytes, plan, directory)
         run = Run(plan, {entrant.name: entrant for entrant in engines}, reader)
         run.play()
     finally:

@@ -35,6 +35,16 @@ def gguf(checkpoint: Path, matrix_type: str) -> Path:
     return part.rename(part.with_suffix(".gguf"))
 
 
+def requantized(source: Path, target: Path, kind: str) -> Path:
+    """A GGUF file in another kind, e.g. Q4_K_M, by its own quantizer; `prepare` built it. Raises RivalFailed."""
+    if not target.is_file():
+        part = target.with_suffix(".part")
+        with own_process(BINDING.packages) as process:
+            process.call("kakeya_bench.rivals.quantizer:quantize", source, part, kind)
+        part.rename(target)
+    return target
+
+
 def logits(model: Path, sequences: np.ndarray, kv_type: str) -> np.ndarray:
     """llama.cpp's logits after every token, with K and V in f16 or f32; `prepare` built it. Raises RivalFailed.
 
