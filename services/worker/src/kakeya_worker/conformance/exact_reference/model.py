@@ -3,12 +3,24 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kakeya_worker.conformance.exact_reference.angles import Angles
 from kakeya_worker.conformance.exact_reference.formulas import Floats, rms_norm
-from kakeya_worker.conformance.exact_reference.quantization import QuantizedLinear, quantize, quantize_table
+from kakeya_worker.conformance.exact_reference.quantization import quantize, quantize_table
 from kakeya_worker.conformance.exact_reference.tensors import read_tensors
+
+
+class Linear(Protocol):
+    """A linear layer, however its weights are held."""
+
+    def __call__(self, x: Floats, /) -> Floats:
+        """[in_features] -> [out_features]."""
+        ...
+
+    def row(self, index: int, /) -> Floats:
+        """The weights of one output, as an embedding; [in_features]."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -16,13 +28,13 @@ class ReferenceLayer:
     """One layer's weights; q_norm and k_norm are None where a family has none."""
 
     attention_norm: Floats
-    qkv: QuantizedLinear
+    qkv: Linear
     q_norm: Floats | None
     k_norm: Floats | None
-    out: QuantizedLinear
+    out: Linear
     mlp_norm: Floats
-    gate_up: QuantizedLinear
-    down: QuantizedLinear
+    gate_up: Linear
+    down: Linear
     uses_rope: bool
 
 
@@ -43,9 +55,9 @@ class ExactReference:
         self.angles = Angles(self.config, self.head_dim)
         self._tensors = read_tensors(directory / "model.safetensors")
         self.layers = [self._layer(number) for number in range(self.config["num_hidden_layers"])]
-        self.embedding = quantize_table(self._tensors["model.embed_tokens.weight"])
+        self.embedding: Linear = quantize_table(self._tensors["model.embed_tokens.weight"])
         is_tied = self.config.get("tie_word_embeddings")
-        self.head = self.embedding if is_tied else quantize_table(self._tensors["lm_head.weight"])
+        self.head: Linear = self.embedding if is_tied else quantize_table(self._tensors["lm_head.weight"])
 
     def norm(self, x: Floats, weight: Floats) -> Floats:
         return rms_norm(x, weight, self.config["rms_norm_eps"])
@@ -69,7 +81,7 @@ class ExactReference:
             uses_rope=_uses_rope(self.config, number),
         )
 
-    def _linear(self, prefix: str, *names: str) -> QuantizedLinear:
+    def _linear(self, prefix: str, *names: str) -> Linear:
         """Layers over the same input, one below the other: they share the exponents of their columns."""
         weights = [self._tensors[f"{prefix}.{name}.weight"] for name in names]
         biases = [self._tensors[key] for name in names if (key := f"{prefix}.{name}.bias") in self._tensors]

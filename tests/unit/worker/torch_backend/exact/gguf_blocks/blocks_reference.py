@@ -44,3 +44,18 @@ class BlocksLinear:
                 y = y + sums[:, block].sum(axis=1).astype(np.float32) * offsets[:, block]
         y = y * scale
         return y if self.bias is None else y + self.bias
+
+    def row(self, index: int) -> Floats:
+        """The weights of one output, as an embedding; [in_features]."""
+        kind, blocks = self.kind, self.blocks
+        num_blocks = len(blocks.weights) // self.out_features
+        own = slice(index * num_blocks, (index + 1) * num_blocks)
+        weights = blocks.weights[own].astype(np.int64).reshape(num_blocks, kind.num_runs, kind.run) - kind.zero
+        if blocks.run_scales is not None:
+            weights = weights * blocks.run_scales[own, :, None].astype(np.int64)
+        row = weights.astype(np.float32) * blocks.scales[own, None, None].astype(np.float32)
+        if blocks.offsets is not None:
+            offsets = blocks.offsets[own, None, None].astype(np.float32)
+            minima = None if blocks.minima is None else blocks.minima[own, :, None].astype(np.float32)
+            row = row + offsets if minima is None else row - minima * offsets
+        return row.reshape(-1)
