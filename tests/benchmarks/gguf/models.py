@@ -37,7 +37,7 @@ class ModelsSettings(BenchSettings):
     rounds: int = setting(
         7, "in which each is measured once in each case", reason="as `make bench-engine`", metavar="N", ge=1
     )
-    tokens: int = setting(2048, "of the text", reason="what issues and notes told losses of", metavar="N", ge=2)
+    tokens: int = setting(2048, "of the text", reason="a mean that another text hardly moves", metavar="N", ge=2)
 
 
 def measure(settings: ModelsSettings, stage: Stage) -> Found:
