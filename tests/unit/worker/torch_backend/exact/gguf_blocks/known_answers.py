@@ -26,7 +26,7 @@ def _variant(name: str, **config: Any) -> Variant:
 
 _WIDE = {
     "hidden_size": 256,
-    "intermediate_size": 512,
+    "intermediate_size": 768,  # three blocks of 256: of two the order would not show
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 64,
