@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import kakeya
+from tests import nano_gguf
 from tests.integration.processes import LONG_SECONDS, Process, Runtime, eventually, runtime
 
 ROUTER_FLAGS = ("--heartbeat-interval-seconds=0.3", "--reap-interval-seconds=0.2", "--recovery-seconds=0.1")
@@ -30,12 +31,20 @@ def backend() -> str:
 
 
 @pytest.fixture
-def fragile(model: Path, tmp_path: Path, snapshots: Path, backend: str) -> Iterator[Runtime]:
+def weights() -> str:
+    return "auto"
+
+
+@pytest.fixture
+def fragile(model: Path, tmp_path: Path, snapshots: Path, backend: str, weights: str) -> Iterator[Runtime]:
     """Two workers with one snapshot store."""
+    if weights == "gguf":
+        model = nano_gguf.write(tmp_path / "nano.gguf", "Q4_1")
     environment = {
         "KAKEYA_WORKER_SNAPSHOTS": str(snapshots),
         "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "0.2",
         "KAKEYA_WORKER_BACKEND": backend,
+        "KAKEYA_WORKER_WEIGHTS": weights,
     }
     with runtime(model, tmp_path, num_workers=2, router_flags=ROUTER_FLAGS, environment=environment) as made:
         yield made
@@ -81,13 +90,15 @@ class Disturbance:
 
 
 @pytest.mark.parametrize(
-    ("backend", "number"),
+    ("backend", "weights", "number"),
     [
-        ("torch", signal.SIGKILL),
-        ("torch", signal.SIGSTOP),
-        ("torch", signal.SIGTERM),
-        pytest.param("mlx", signal.SIGKILL, marks=pytest.mark.heavy),
-        pytest.param("mlx", signal.SIGTERM, marks=pytest.mark.heavy),
+        ("torch", "auto", signal.SIGKILL),
+        ("torch", "auto", signal.SIGSTOP),
+        ("torch", "auto", signal.SIGTERM),
+        pytest.param("torch", "gguf", signal.SIGKILL, marks=pytest.mark.heavy),
+        pytest.param("torch", "gguf", signal.SIGTERM, marks=pytest.mark.heavy),
+        pytest.param("mlx", "auto", signal.SIGKILL, marks=pytest.mark.heavy),
+        pytest.param("mlx", "auto", signal.SIGTERM, marks=pytest.mark.heavy),
     ],
     ids=lambda value: getattr(value, "name", value),
 )

@@ -80,7 +80,7 @@ def answer(verifier: TorchVerifier, prompt: list[int], ends: list[int]) -> list[
     return said
 
 
-@pytest.mark.parametrize("weights", ["float32", "int8"])
+@pytest.mark.parametrize("weights", ["float32", "int8", "gguf"])
 def test_it_answers(path: Path, weights: str) -> None:
     """Two tokens are nearly as likely here: weights in 8 bits with one scale a row answer wrongly."""
     tokenizer = ChatTokenizer(str(path))

@@ -101,18 +101,23 @@ def choose_weights(weights: str, kv_dtype: str, checkpoint_dtype: str) -> str:
 def _chosen(weights: str, kv_dtype: str, checkpoint_dtype: str) -> tuple[str, Kernel | None, IntegerProduct | None]:
     """The weights, and what would multiply them exactly. Raises ModelRefused."""
     if weights not in ("auto", *EXACT, *_FLOATS):
-        raise ModelRefused(f"weights {weights!r} cannot run; what can: {', '.join((*EXACT, *_FLOATS))}")
+        raise ModelRefused(
+            f"weights {weights!r} cannot run; what can: {', '.join((*EXACT, *_FLOATS))}. Fewer bits come from a GGUF "
+            "file: llama.cpp's llama-quantize makes one of a checkpoint"
+        )
     if weights == GGUF != checkpoint_dtype:
         raise ModelRefused(f"weights {GGUF!r} cannot run: the checkpoint has none of GGUF's blocks; int8 makes its own")
     if kv_dtype not in ("auto", *_FLOATS):
         raise ModelRefused(f"KV of type {kv_dtype!r} cannot run; what can: {', '.join(_FLOATS)}")
     kernel = library.chosen_kernel() if weights in ("auto", *EXACT) else None
     product = _integer_product() if weights in ("auto", *EXACT) else None
-    is_native = product is integer_product.native
-    is_fast = is_native or (kernel is not None and kernel.name != "portable")
+    has_vectors = kernel is not None and kernel.name != "portable"
+    is_fast = has_vectors or product is integer_product.native
     problem = problem_with_floats()
     if weights == "auto":
-        weights = INT8 if is_fast and problem is None else float_type(kv_dtype, checkpoint_dtype)
+        # The eager form of blocks is slow whatever its products are.
+        exact = GGUF if checkpoint_dtype == GGUF and has_vectors else INT8
+        weights = exact if is_fast and problem is None else float_type(kv_dtype, checkpoint_dtype)
         _log.info("weights chosen", weights=weights, fast_integer_products=is_fast, problem_with_floats=problem)
     if weights in EXACT:
         if problem is not None:

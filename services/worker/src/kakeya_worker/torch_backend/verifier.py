@@ -26,7 +26,8 @@ class TorchVerifier:
 
     Args:
         weights: "gguf" (blocks of a GGUF file as they are) and "int8" are exact; "float32" and "bfloat16" are not;
-            "auto" is int8 where this machine has fast integer products, else the checkpoint's own type.
+            "auto" is gguf for a file with such blocks where the kernel has a variant with vectors, else int8 where
+            integer products are fast, else the checkpoint's own type.
         kv_dtype: "auto" is bfloat16 in exact mode, else the type of the weights.
     """
 

@@ -23,6 +23,7 @@ from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models import checkpoint, families
 from kakeya_worker.models.gguf.gguf_tensors import GgufTensors
 from kakeya_worker.torch_backend import TorchVerifier
+from kakeya_worker.torch_backend.exact.kernel import library
 from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE
 from kakeya_worker.torch_backend.gguf_weights import GgufWeights
 from kakeya_worker.torch_backend.safetensors_weights import SafetensorsWeights
@@ -182,9 +183,17 @@ def test_blocks_are_computed_with_as_they_are(
     np.testing.assert_array_equal(found, logits(load(path, "gguf", tmp_path / "cache"), variant))
 
 
-def test_a_file_with_blocks_runs_as_it_is_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_file_with_blocks_runs_as_it_is_where_the_kernel_has_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blocks, floats = in_blocks(QWEN3, tmp_path / "a.gguf", "Q4_0"), in_blocks(QWEN3, tmp_path / "b.gguf", "F16")
-    assert load(blocks, "auto").facts.weights == ("int8" if default_mode.is_exact() else "float32")
+    of_kernels = "gguf" if {"avx512vnni", "avx2"} & {*library.variants()} else default_mode.without_vectors()
+    assert load(blocks, "auto").facts.weights == of_kernels
+    assert load(floats, "auto").facts.weights == ("int8" if default_mode.is_exact() else "float32")
+    for kernel in ("portable", "off"):
+        monkeypatch.setenv(CHOICE_VARIABLE, kernel)
+        assert load(blocks, "auto").facts.weights == default_mode.without_vectors()
+    monkeypatch.delenv(CHOICE_VARIABLE)
     assert len({load(blocks, weights).facts.fingerprint for weights in ("gguf", "int8", "float32")}) == 3
     with pytest.raises(ModelRefused, match="weights 'gguf' cannot run: the checkpoint has none of GGUF's blocks"):
         load(floats, "gguf")

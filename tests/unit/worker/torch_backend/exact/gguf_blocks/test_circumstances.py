@@ -1,11 +1,16 @@
 """Models of GGUF's blocks: the same bits under all circumstances, with every kernel, and in the reference."""
 
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from kakeya_worker.conformance.tools.circumstances import Circumstances, VerifierConversation, pairwise
+from kakeya_worker.conformance.tools.driving import open_session
 from kakeya_worker.conformance.tools.transcript import Transcript, transcript
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.snapshots import snapshot
+from kakeya_worker.snapshots import snapshot_file
 from kakeya_worker.torch_backend import TorchVerifier
 from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE, variants
 from tests.unit.worker.torch_backend.exact.gguf_blocks import known_answers
@@ -13,6 +18,7 @@ from tests.unit.worker.torch_backend.exact.gguf_blocks.known_answers import MODE
 
 NAMES = list(MODELS)
 KERNELS = [*variants(), "off"]
+GEOMETRY = LaneGeometry(sink=4, window=40, chunk=32)
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -27,16 +33,37 @@ def path(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def held(path: Path, circumstances: Circumstances, kv_dtype: str = "bfloat16") -> Transcript:
     """What a verifier says."""
-    num_threads = circumstances.num_threads
-    verifier = TorchVerifier(
-        str(path), weights="gguf", kv_dtype=kv_dtype, num_threads=num_threads, cache_directory=None
-    )
+    verifier = load(path, kv_dtype, circumstances.num_threads)
     return transcript(VerifierConversation(verifier, circumstances), MODELS[path.stem][0])
+
+
+def load(path: Path, kv_dtype: str = "bfloat16", num_threads: int = 1) -> TorchVerifier:
+    return TorchVerifier(str(path), weights="gguf", kv_dtype=kv_dtype, num_threads=num_threads, cache_directory=None)
 
 
 def test_a_prefill_in_company(name: str, path: Path) -> None:
     circumstances = Circumstances(None, 8, 32, num_threads=1)
     assert held(path, circumstances) == known_answers.read(name, "bfloat16")
+
+
+def test_a_fork_and_a_lane_restored_elsewhere(name: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere is a worker without the kernel, and with chunks of its own."""
+    variant, here = MODELS[name][0], load(path)
+    monkeypatch.setenv(CHOICE_VARIABLE, "off")
+    elsewhere, other = load(path), LaneGeometry(sink=4, window=40, chunk=16)
+    for verifier, geometry in ((here, GEOMETRY), (elsewhere, other)):
+        verifier.allocate(geometry, 2)
+        verifier.poison()
+    assert elsewhere.facts.fingerprint == here.facts.fingerprint
+    source = open_session(here, GEOMETRY)
+    source.append(variant.history(100))
+    taken = snapshot_file.encode(snapshot.take(source.lane, here))
+    fork, restored = source.fork(1), open_session(elsewhere, other, 1)
+    snapshot.restore([snapshot_file.opened(BytesIO(taken))], restored.lane, elsewhere)
+    expected = [source.logits().tobytes(), *(source.append(variant.history(n, n)).tobytes() for n in (37, 1))]
+    for session in (fork, restored):
+        found = [session.logits().tobytes(), *(session.append(variant.history(n, n)).tobytes() for n in (37, 1))]
+        assert found == expected
 
 
 @pytest.mark.heavy
