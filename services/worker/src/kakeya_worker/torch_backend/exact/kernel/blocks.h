@@ -140,22 +140,23 @@ inline IntPart all_pairs(const int16_t* pair) {
 // 4 * 63 * 128 are below 2^15.
 #if defined(__AVX512VNNI__)
 
-constexpr int strip_inputs(int bits) { return bits == 5 ? 8 : 16; }  // of 6 bits strips would be too short to pay
+// Of 5 and 6 bits a strip is a run: one whose product has 16 bits would be too short to pay.
+constexpr int strip_inputs(int bits) { return bits == 5 ? 32 : 16; }
 
 inline IntPart add_bytes(IntPart sum, UIntPart weights, int32_t bytes) {
   return (IntPart)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, _mm512_set1_epi32(bytes));
 }
 
-// A run's scale out of a pair, as add_scaled() takes it: in the lower half, or for 6 bits in all of a lane.
+// A run's scale out of a pair, as add_scaled() takes it: for 4 bits in the lower half, else in all of a lane.
 template <int kBits>
 inline IntPart scale_of(IntPart pairs, bool second) {
-  if constexpr (kBits == 6) return one_of(pairs, second);
+  if constexpr (kBits != 4) return one_of(pairs, second);
   return second ? (IntPart)((UIntPart)pairs >> 16) : pairs & 0xFFFF;
 }
 
 template <int kBits>
 inline IntPart add_scaled(IntPart sum, IntPart product, IntPart scale) {
-  if constexpr (kBits == 6) return sum + product * scale;
+  if constexpr (kBits != 4) return sum + product * scale;
   return add_pairs(sum, product, scale);
 }
 
