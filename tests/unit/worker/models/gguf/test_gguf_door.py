@@ -42,6 +42,11 @@ def as_llama_cpp_knows_it(variant: Variant) -> Variant:
     return replace(variant, config={**said, "num_hidden_layers": 4})
 
 
+def with_other_head(variant: Variant) -> Variant:
+    """Tied to the embedding where it is not, or not where it is."""
+    return replace(variant, config={**variant.config, "tie_word_embeddings": not variant.config["tie_word_embeddings"]})
+
+
 FAMILIES = {variant.name: as_llama_cpp_knows_it(variant) for variant in VARIANTS}
 LLAMA, QWEN3, SMOLLM = FAMILIES["llama"], FAMILIES["qwen3"], FAMILIES["smollm"]
 # Llama 3's factors are rounded to float32 in the file: its frequencies are not the same numbers.
@@ -88,11 +93,12 @@ def test_tensors_are_equal_to_the_bit(tmp_path: Path, name: str, dtype: str) -> 
     assert of_file.dtype == dtype
 
 
-@pytest.mark.parametrize("weights", ["float32", "int8"])
+@pytest.mark.parametrize(("weights", "has_its_head"), [("float32", True), ("int8", True), ("int8", False)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", EXACT)
-def test_logits_are_equal_to_the_bit(tmp_path: Path, name: str, dtype: str, weights: str) -> None:
-    variant = FAMILIES[name]
+def test_logits_are_equal_to_the_bit(tmp_path: Path, name: str, dtype: str, weights: str, has_its_head: bool) -> None:
+    """Of 24 checkpoints: each of a family also with a table for the head where it has none, or without."""
+    variant = FAMILIES[name] if has_its_head else with_other_head(FAMILIES[name])
     of_hub = load(variant.write(tmp_path / "hub", dtype), weights)
     of_file = load(written(variant, tmp_path / "model.gguf", dtype), weights)
     expected = logits(of_hub, variant)
