@@ -55,7 +55,7 @@ labels:
 
 {{/* Of a part's values: how long its pods may take to end. Its shutdown ends some seconds after its grace. */}}
 {{- define "kakeya.graceSeconds" -}}
-{{- add (ceil .shutdownGraceSeconds) (default 0 .preStopSeconds) 10 }}
+{{- add .shutdownGraceSeconds (default 0 .preStopSeconds) 10 }}
 {{- end }}
 
 {{/* (list $ PART PART-VALUES): what is the same in the pods of all parts. */}}

@@ -81,6 +81,8 @@ def test_weights_are_kept_in_a_claim_where_that_is_asked_for() -> None:
     claim = mounts(workloads("large-model")["worker"])["/var/cache/kakeya"]["source"]
     assert claim["spec"]["resources"]["requests"]["storage"] == "40Gi"
     assert claim["spec"]["storageClassName"] == "fast"
+    retention = workloads("large-model")["worker"]["spec"]["persistentVolumeClaimRetentionPolicy"]
+    assert retention == {"whenDeleted": "Delete", "whenScaled": "Delete"}
     for part in ("worker", "http"):
         models = mounts(workloads("large-model")[part])["/models"]["source"]
         assert models["persistentVolumeClaim"] == {"claimName": "models", "readOnly": True}
