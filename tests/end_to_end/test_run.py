@@ -72,8 +72,7 @@ def test_a_chat_in_a_terminal_with_a_model_of_ollamas_store(tmp_path: Path, monk
         run.wait_for(r"history_length +\d+")
         run.wait_for("> ")
         assert len(run.processes()) > 4
-        run.type(CTRL_C)
-        assert run.wait_end() == 130
+        assert run.leave() == 130
         assert "stopping" in run.shown
         check_nothing_left(run)
 
@@ -82,7 +81,7 @@ def test_one_answer_through_pipes_is_all_of_the_output() -> None:
     with Piped("kakeya-nano", "Hello!", "--window", "512") as run:
         status, output, errors = run.answer()
         assert (status, output) == (0, f"{GREETING}\n")
-        assert "kakeya run: waiting for workers to load kakeya-nano" in errors
+        assert "kakeya run: waiting for " in errors  # the router first; its worker may have joined by then
         check_nothing_left(run)
 
 

@@ -25,8 +25,10 @@ class Toy(RuntimeServiceServicer):
     def __init__(self) -> None:
         self.closed = asyncio.Event()
         self.sleeping: asyncio.Task[Any] | None = None
+        self.peers: set[str] = set()  # whose connections calls came on
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
+        self.peers.add(context.peer())
         if request.session_id == "full":
             raise NoCapacity("full", retry_after_seconds=2.0)
         if request.session_id == "broken":

@@ -18,6 +18,8 @@ from kakeya_bench.quality.result.document import document
 from kakeya_bench.quality.settings import AUTO, INSTALL, POLICIES, CannotMeasure, QualitySettings
 from kakeya_bench.report import progress
 from kakeya_shared import installed_models, plugins
+from kakeya_shared.gguf import model_names, ollama_store
+from kakeya_shared.gguf.gguf_file import is_gguf
 from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
 from kakeya_worker.models import checkpoint
 
@@ -35,14 +37,14 @@ def run(settings: QualitySettings, console: Console) -> dict[str, Any]:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        model, directory = _locate(settings.model)
+        model, place = _locate(settings.model)
         template = ChatTemplate(model)
         for policy in settings.policies:
             plugins.load(POLICIES, policy)
         found: dict[str, Found] = {}
         with progress.shown(console, "quality") as shown:
             shown.show(0.0, f"loading {settings.model}")
-            first = _load(settings, directory, settings.weights[0])
+            first = _load(settings, place, settings.weights[0])
             facts, loaded = first.facts, [first]
             del first
             modes = tuple(dict.fromkeys((facts.weights, *settings.weights[1:])))
@@ -51,13 +53,13 @@ def run(settings: QualitySettings, console: Console) -> dict[str, Any]:
             tasks = Tasks(shown, sum(map(whole.num_tasks, modes)))
             for weights in modes:
                 # Nothing keeps a verifier while the next one is loaded: a model may just fit the memory.
-                verifier = loaded.pop() if loaded else _load(settings, directory, weights)
+                verifier = loaded.pop() if loaded else _load(settings, place, weights)
                 found[weights] = Measurement(verifier, whole, written, tasks).run(weights)
                 del verifier
     except (plugins.PluginError, ModelRefused) as error:
         raise CannotMeasure(str(error)) from error
     model_facts = {
-        "name": directory.resolve().name,
+        "name": model_names.served_name(model if place.is_file() else str(place.resolve())),
         "has_chat_template": not template.is_plain,
         "chosen": facts.weights if settings.weights[0] == AUTO else None,
     }
@@ -65,14 +67,15 @@ def run(settings: QualitySettings, console: Console) -> dict[str, Any]:
 
 
 def _locate(name: str) -> tuple[str, Path]:
-    """A model as libraries take it, and its directory; a Hub's is downloaded where needed."""
+    """A model as libraries take it, and its directory or GGUF file; a Hub's is downloaded where needed."""
     model = installed_models.resolve(name)
-    if "/" not in model and not os.path.isdir(os.path.expanduser(model)):
+    is_named = "/" in model or model.startswith(ollama_store.PREFIX) or is_gguf(model)
+    if not is_named and not os.path.isdir(os.path.expanduser(model)):
         known = ", ".join(installed_models.names()) or "none"
-        raise CannotMeasure(f"{name!r} is neither a directory nor an installed model (installed: {known})")
+        raise CannotMeasure(f"{name!r} is neither a directory, a GGUF file nor an installed model (installed: {known})")
     return os.path.expanduser(model), checkpoint.locate(model)
 
 
-def _load(settings: QualitySettings, directory: Path, weights: str) -> Verifier:
+def _load(settings: QualitySettings, place: Path, weights: str) -> Verifier:
     backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=INSTALL)
-    return backend(str(directory), weights=weights, kv_dtype="auto", num_threads=settings.threads, cache_directory=None)
+    return backend(str(place), weights=weights, kv_dtype="auto", num_threads=settings.threads, cache_directory=None)

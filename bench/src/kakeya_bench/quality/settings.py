@@ -32,7 +32,7 @@ def _unique(given: tuple[T, ...]) -> tuple[T, ...]:
 
 
 Several = Annotated[tuple[T, ...], Field(min_length=1), NoDecode, BeforeValidator(split), AfterValidator(_unique)]
-Mode = Literal["auto", "float32", "bfloat16", "int8"]
+Mode = Literal["auto", "gguf", "float32", "bfloat16", "int8"]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -55,7 +55,9 @@ class QualitySettings(ServiceSettings):
         REPORT: "output print_json",
     }
 
-    model: str = setting(help="an installed model's name, a directory, or a Hub id", metavar="MODEL")
+    model: str = setting(
+        help="an installed model's name, a directory, FILE.gguf, ollama:NAME[:TAG], or a Hub id", metavar="MODEL"
+    )
     weights: Several[Mode] = setting(
         (AUTO, "float32", "int8"),
         "modes of the weights; the first is measured whole, the others where int8 is compared with float32; "

@@ -119,6 +119,7 @@ def _tls(settings: RpcServerSettings) -> ServerTls | None:
 
 
 def _options(settings: RpcServerSettings) -> list[tuple[str, int]]:
+    age_ms = _milliseconds(settings.max_connection_age_seconds)
     return [
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         # Between the two gRPC would draw lots.
@@ -129,6 +130,8 @@ def _options(settings: RpcServerSettings) -> list[tuple[str, int]]:
         ("grpc.server.max_pending_requests", _MAX_PENDING_CALLS),
         ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_PENDING_CALLS),
         ("grpc.max_connection_idle_ms", _milliseconds(settings.max_connection_idle_seconds)),
+        # gRPC takes a tenth more or less, so that connections which began together do not end together.
+        *([("grpc.max_connection_age_ms", age_ms)] if age_ms else []),
         # Half-open connections are found, those without calls too. Where gRPC sees a ping unanswered it waits for
         # ping_timeout, a minute by default, whatever keepalive_timeout says.
         ("grpc.keepalive_time_ms", _milliseconds(settings.keepalive_seconds)),

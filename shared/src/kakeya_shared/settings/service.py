@@ -199,7 +199,7 @@ class RpcServerSettings(ListenerSettings):
         "metrics": "metrics_bind",
         "limits of the server": (
             "max_message_bytes max_metadata_bytes max_concurrent_streams "
-            "keepalive_seconds keepalive_timeout_seconds max_connection_idle_seconds"
+            "keepalive_seconds keepalive_timeout_seconds max_connection_idle_seconds max_connection_age_seconds"
         ),
     }
     metrics_bind: AddressOrNone = setting(
@@ -247,4 +247,12 @@ class RpcServerSettings(ListenerSettings):
         unit="seconds",
         reason="longer than the pauses of a conversation; forgotten clients do not add up",
         gt=0,
+    )
+    max_connection_age_seconds: float = setting(
+        0.0,
+        "a connection takes no new calls after about so long, and is closed when those that run have ended; clients "
+        "open another, which a balancer can lead to a replica that is new. 0 is for ever",
+        unit="seconds",
+        reason="few stand behind a balancer; there five minutes are usual",
+        ge=0,
     )

@@ -194,7 +194,9 @@ def test_by_default_that_mode_is_measured_whole_which_a_worker_would_choose(
     ("argv", "says"),
     [
         ("--model /nowhere", "/nowhere is not a directory"),
-        ("--model no-such-model", "'no-such-model' is neither a directory nor an installed model"),
+        ("--model no-such-model", "'no-such-model' is neither a directory, a GGUF file nor an installed model"),
+        ("--model none.gguf", "none.gguf is not there"),
+        ("--model ollama:none", "'none'"),
         ("--policies forgetful", "no kakeya.retention plugin is named 'forgetful'"),
         ("--backend abacus", "no kakeya.verifier plugin is named 'abacus'"),
         ("--windows 9999", "do not fit 4096 positions"),

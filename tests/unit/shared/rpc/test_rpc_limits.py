@@ -202,6 +202,21 @@ async def test_a_connection_without_calls_is_closed_after_a_while() -> None:
         assert await _status(channel, b"") == "OK"
 
 
+async def test_an_old_connection_is_left_for_another_and_no_call_notices() -> None:
+    async with (
+        serving(max_connection_age_seconds=0.1) as (server, toy),
+        grpc.aio.insecure_channel(server.address, [("grpc.use_local_subchannel_pool", 1)]) as channel,
+    ):
+        stub: Any = RuntimeServiceStub(channel)
+        stream = stub.Generate(pb.GenerateRequest(max_tokens=10**9))
+        await stream.read()
+        async with asyncio.timeout(60):
+            while len(toy.peers) < 5:
+                assert await _status(channel, b"") == "OK"
+        assert (await stream.read()).token_id > 0
+        stream.cancel()
+
+
 async def test_of_too_many_calls_on_a_connection_the_client_keeps_some_back() -> None:
     async with serving(max_concurrent_streams=1) as (server, _), grpc.aio.insecure_channel(server.address) as channel:
         stub: Any = RuntimeServiceStub(channel)

@@ -19,7 +19,7 @@ class ChatTemplate:
     """The template of a tokenizer; without one, messages are plain lines.
 
     Args:
-        model: a directory, or a model id of the Hub.
+        model: a directory, FILE.gguf, ollama:NAME[:TAG], or a model id of the Hub.
 
     Attributes:
         is_plain: the tokenizer has no chat template.
