@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kakeya_http_shim.routes.openapi_document import document
 from kakeya_shared import health_command
 from tests.unit.ops.helm.chart import (
     CHART,
@@ -144,6 +145,23 @@ def test_router_and_worker_are_asked_by_grpc_health(value_set: str) -> None:
                 assert parsed.timeout_seconds < inner[probe]["timeoutSeconds"]
             else:
                 assert inner[probe]["grpc"] == {"port": port}, name
+
+
+@every_set
+def test_the_http_shim_is_asked_at_routes_that_it_has(value_set: str) -> None:
+    served = document("0", max_choices=1)["paths"]
+    for name, workload in ours(value_set):
+        if name != "http":
+            continue
+        inner = container(workload)
+        has_tls = any(each["name"] == "KAKEYA_HTTP_TLS_CERT" for each in inner["env"])
+        asked = {probe: inner[probe]["httpGet"] for probe in ("readinessProbe", "livenessProbe")}
+        assert {probe: get["path"] for probe, get in asked.items()} == {
+            "readinessProbe": "/readyz",
+            "livenessProbe": "/healthz",
+        }
+        assert all("get" in served[get["path"]] for get in asked.values())
+        assert {get["scheme"] for get in asked.values()} == {"HTTPS" if has_tls else "HTTP"}
 
 
 def test_a_router_without_redis_is_not_started_again() -> None:

@@ -13,6 +13,7 @@ from kakeya_shared.settings.service import ServiceSettings
 from kakeya_worker.settings import WorkerSettings
 from tests.unit.ops.helm.chart import (
     CHART,
+    HERE,
     ROOT,
     VALUE_SETS,
     container,
@@ -170,6 +171,11 @@ def test_the_http_shim_finds_the_tokenizer_of_the_model(monkeypatch: pytest.Monk
     assert not told(workloads("defaults")["http"], monkeypatch).tokenizers
 
 
+def test_connections_come_to_new_routers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value_set in ("defaults", "local-model"):
+        assert told(workloads(value_set)["router"], monkeypatch).max_connection_age_seconds == 300
+
+
 def test_caches_are_where_the_images_have_them() -> None:
     for part, folder in {"worker": "worker", "http": "http_shim"}.items():
         variables = plain_variables(container(workloads("defaults")[part]))
@@ -187,7 +193,7 @@ def test_values_name_every_variable_that_the_chart_does_not_set_itself() -> None
         }
         given = {
             variable
-            for file in (CHART.parents[2] / "tests/unit/ops/helm/values").glob("*.yaml")
+            for file in (CHART / "values.yaml", *(HERE / "values").glob("*.yaml"))
             for variable in yaml.safe_load(file.read_text()).get(part, {}).get("variables", {})
         }
         documented = {name for name in DOCUMENTED if name.startswith(f"KAKEYA_{part.upper()}_")}

@@ -108,6 +108,8 @@ def closed(schema: dict[str, Any], place: str = "") -> Iterator[tuple[str, bool]
 
 def test_nothing_is_taken_that_is_not_known() -> None:
     found = dict(closed(SCHEMA))
+    for name, shared in SCHEMA["$defs"].items():
+        found |= dict(closed(shared, name))
     assert len(found) > 20
     assert all(found.values()), found
 
