@@ -35,7 +35,8 @@ from kakeya_http_shim.routes.ollama_routes import (
     OllamaPrompts,
     OllamaShow,
 )
-from kakeya_http_shim.routes.openapi_document import document
+from kakeya_http_shim.routes.openapi.document import document
+from kakeya_http_shim.routes.responses_routes import ResponsesRoute
 from kakeya_http_shim.routes.text_routes import DetokenizeRoute, TemplateRoute, TokenizeRoute
 from kakeya_http_shim.settings import HttpSettings
 
@@ -73,6 +74,7 @@ def _routed(desk: Desk, metrics: Metrics, page: Sequence[Route]) -> Starlette:
         Route("/v1/completions", CompletionRoute(desk), methods=["POST"]),
         Route("/v1/messages", MessagesRoute(desk), methods=["POST"]),
         Route("/v1/messages/count_tokens", CountTokensRoute(desk), methods=["POST"]),
+        Route("/v1/responses", ResponsesRoute(desk), methods=["POST"]),
         Route("/v1/models", listing.models),
         Route("/v1/models/{id:path}", listing.model),
         *_of_ollama(desk),

@@ -7,7 +7,7 @@ from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
 from kakeya_http_shim.answers.completion_answer import Completion
 from kakeya_http_shim.messages_api.answer_events import MessagesError
 from kakeya_http_shim.ollama_api.answer_lines import OllamaError
-from kakeya_http_shim.routes.openapi_document import ErrorAnswer
+from kakeya_http_shim.routes.openapi.operations import ErrorAnswer
 from tests.unit.http_shim.shim import CHAT, COMPLETIONS, Shim
 
 

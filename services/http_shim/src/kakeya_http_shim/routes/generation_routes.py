@@ -70,6 +70,7 @@ class GenerationRoute(ABC, Generic[Body]):
 
         async def work(reply: Reply) -> None:
             reply.headers.update(asked.headers)
+            reply.last_events = asked.last_events
             question = await self._question(asked, caller)
             try:
                 await self._desk.answering.answer(question, reply)
