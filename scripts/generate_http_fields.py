@@ -58,7 +58,7 @@ from kakeya_http_shim.responses_api.responses_request import (
     ResponsesRequest,
     TextOptions,
 )
-from kakeya_http_shim.responses_api.responses_tools import FunctionTool
+from kakeya_http_shim.responses_api.responses_tools import FunctionTool, NamespaceTool
 
 HEADER = """# Fields of the HTTP API
 
@@ -93,6 +93,7 @@ OPTIONS: dict[str, type[RequestModel]] = {
     "Messages' tools[]": CustomTool,
     "Messages' tool_choice": ToolChoice,
     "Responses' tools[]": FunctionTool,
+    "Responses' tools[] of namespaces": NamespaceTool,
     "Responses' text": TextOptions,
     "Responses' text.format": NamedSchemaFormat,
     "Responses' reasoning": ReasoningOptions,

@@ -56,10 +56,16 @@ async def test_tokens_of_thoughts_are_counted(thinker: Shim) -> None:
 
 
 async def test_an_answer_that_is_cut_within_its_thoughts(thinker: Shim) -> None:
-    thinker.will_say("<think>hm, hm", "<think>hm, hm", ends=False)
+    thinker.will_say("<think>hm, hm", ends=False)
     whole = await answered(thinker, max_output_tokens=12)
     (thought,) = whole["output"]
     assert (whole["status"], thought["content"][0]["text"]) == ("incomplete", "hm, h")
+    thinker.will_say("Yes.")
+    again = await ask(thinker, input=[user("Hello"), thought, user("Well?")])
+    assert again.status_code == 200, "a thought alone is no answer"
+    history = next(reversed(thinker.runtime.sessions.values())).history
+    assert "hm, h" not in thinker.tokenizer.decode(history, special_tokens=True)
+    thinker.will_say("<think>hm, hm", ends=False)
     streamed = put_together(await events(thinker, max_output_tokens=12))
     assert streamed["output"][0]["content"] == thought["content"]
 

@@ -154,11 +154,33 @@ async def test_a_search_is_taken_and_not_offered(caller: Shim) -> None:
     assert response["usage"]["input_tokens"] == without["usage"]["input_tokens"]
 
 
+async def test_functions_of_a_namespace(caller: Shim) -> None:
+    namespace = {"type": "namespace", "name": "mcp_sky", "description": "Of the sky", "tools": [WEATHER_TOOL]}
+    text = hermes("mcp_sky__get_weather", OSLO)
+    response = await both(caller, text, tools=[namespace, {"type": "function", "name": "get_time"}])
+    (item,) = response["output"]
+    assert (item["namespace"], item["name"]) == ("mcp_sky", "get_weather")
+    assert response["tools"][0] == {**namespace, "tools": [{**WEATHER_TOOL, "strict": False}]}
+    told = caller.tokenizer.decode(next(iter(caller.runtime.sessions.values())).history)
+    assert "mcp_sky__get_weather" in told
+    caller.will_say("Fine.")
+    result = {"type": "function_call_output", "call_id": item["call_id"], "output": "Sun"}
+    tools = [namespace, {"type": "function", "name": "get_time"}]
+    again = await ask(caller, input=[user("Hello"), item, result], tools=tools)
+    assert Told.by(again).short == ("continued", "next-turn")
+    forced = {"type": "function", "name": "mcp_sky__get_weather"}
+    caller.will_say(text)
+    response = await answered(caller, tools=[namespace], tool_choice=forced, max_output_tokens=500)
+    assert [each["name"] for each in response["output"]] == ["get_weather"]
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
         ({"tools": [{"type": "local_shell"}]}, "tools[0].type"),
         ({"tools": [{"type": "custom", "name": "a"}]}, "tools[0].type"),
+        ({"tools": [{"type": "namespace", "name": "a", "tools": [{"type": "custom"}]}]}, "tools[0].tools[0].type"),
+        ({"tools": [{"type": "namespace", "name": "a", "tools": []}], "tool_choice": "required"}, "tool_choice"),
         ({"tools": [{"type": 1, "name": "a"}]}, "tools[0].type"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tool_choice": "required", "tools": [{"type": "web_search"}]}, "tool_choice"),

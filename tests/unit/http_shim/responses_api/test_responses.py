@@ -1,12 +1,19 @@
 """POST /v1/responses: what it answers."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from kakeya_http_shim.answers.writer import Heading
+from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.requests.messages import MAX_MESSAGES
+from kakeya_http_shim.responses_api.as_chat import chat_request
 from kakeya_http_shim.responses_api.response_object import ResponseObject
+from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
+from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
 from kakeya_stubs.v1 import runtime_pb2 as pb
-from tests.unit.http_shim.responses_api.asking import answered, ask, events, put_together, texts, user
+from tests.unit.http_shim.responses_api.asking import RESPONSES, answered, ask, events, put_together, texts, user
 from tests.unit.http_shim.shim import Shim
 
 ALWAYS_THERE = {
@@ -152,3 +159,26 @@ async def test_what_is_not_answered(shim: Shim) -> None:
         "input",
         "input: the last item calls a function; what that answered is to follow",
     )
+
+
+async def test_a_client_that_leaves_while_it_sends(shim: Shim) -> None:
+    head = f"POST {RESPONSES} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    _, writer = await asyncio.open_connection("127.0.0.1", shim.port)
+    writer.write(f"{head}Content-Length: 99\r\n\r\n{{".encode())
+    await writer.drain()
+    writer.close()
+    async with asyncio.timeout(60):
+        while f'route="{RESPONSES}",status="disconnected"' not in (await shim.http.get("/metrics")).text:
+            await asyncio.sleep(0.01)
+
+
+def test_more_items_than_a_chat_may_have() -> None:
+    given = ResponsesRequest.model_validate({"input": [user("a")] * MAX_MESSAGES, "instructions": "Be kind."})
+    with pytest.raises(ApiError) as refused:
+        chat_request(given)
+    assert refused.value.status == 400
+
+
+def test_usage_is_told_where_the_answer_ends() -> None:
+    writer = ResponsesWriter(ResponsesRequest.model_validate({"input": "a"}), "evict")
+    assert writer.usage(Heading("resp_1", 0, "counter", ""), []) == b""

@@ -137,7 +137,7 @@ _RESPONSES = {
                 {"type": "refusal", "refusal": "No."},
             ],
         },
-        {"type": "function_call", "call_id": "1", "name": "add", "arguments": "{}", "parsed_arguments": {}},
+        {"type": "function_call", "call_id": "1", "name": "add", "arguments": "{}", "namespace": "a"},
         {"type": "function_call_output", "call_id": "1", "output": [_TEXT], "name": "add"},
     ],
 }
@@ -147,11 +147,14 @@ _RESPONSES_OPTIONS = {
     "tools": [
         {"type": "function", "name": "add", "description": "a", "parameters": {"type": "object"}, "strict": True},
         {"type": "web_search", "external_web_access": False},
+        {"type": "namespace", "name": "a", "description": "b", "tools": [{"type": "function", "name": "add"}]},
     ],
     "tool_choice": "auto",
     "text": {"format": {"type": "json_schema", "name": "a", "schema": {}, "strict": True}, "verbosity": "medium"},
     "reasoning": {"effort": "low", "summary": "auto"},
     "truncation": "auto",
+    "previous_response_id": "resp_1",
+    "store": True,
     "include": ["reasoning.encrypted_content"],
     "metadata": {"a": "b"},
     "stream": True,

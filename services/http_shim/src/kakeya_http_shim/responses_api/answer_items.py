@@ -1,6 +1,6 @@
 """An answer's items, with the events that tell them: made of its pieces as they come, or of all of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kakeya_http_shim.responses_api.response_events import (
@@ -36,17 +36,19 @@ class AnswerItems:
     Args:
         key: of the answer, which the ids of its items have in them.
         numbers: of the stream's next events.
+        namespaces: of full names of functions, the namespace and the name in it.
 
     Attributes:
         items: those that have ended.
         unfinished: the text of a call that the answer ended within, behind others; "" without one.
     """
 
-    def __init__(self, key: str, numbers: Iterator[int]) -> None:
+    def __init__(self, key: str, numbers: Iterator[int], namespaces: Mapping[str, tuple[str, str]]) -> None:
         self.items: list[OutputItem] = []
         self.unfinished = ""
         self._key = key
         self._numbers = numbers
+        self._namespaces = namespaces
         self._open: OutputItem | None = None
         self._open_id = ""
         self._texts: list[str] = []
@@ -92,14 +94,20 @@ class AnswerItems:
                         id=self._id("fc"),
                         status="in_progress",
                         call_id=call_id,
-                        name=name,
                         arguments="",
+                        **self._named(name),
                     )
                 )
             case ArgumentText(_, text):
                 yield self._grown(text)
             case Unfinished(text):
                 self.unfinished = text
+
+    def _named(self, name: str) -> dict[str, str]:
+        if name not in self._namespaces:
+            return {"name": name}
+        namespace, own = self._namespaces[name]
+        return {"name": own, "namespace": namespace}
 
     def _within(self, kind: type[OutputMessage] | type[OutputReasoning]) -> Iterator[ItemEvent]:
         """The beginning of an item, unless one of its kind is open."""

@@ -32,19 +32,23 @@ from kakeya_http_shim.responses_api.input_items import (
     UserItem,
 )
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
-from kakeya_http_shim.responses_api.responses_tools import as_function, as_tool_choice
+from kakeya_http_shim.responses_api.responses_tools import as_function, as_tool_choice, full_name
 
 _OfModel = AnswerItem | FunctionCallItem | ReasoningItem
 
 
-def chat_request(given: ResponsesRequest) -> ChatRequest:
+def chat_request(given: ResponsesRequest, before: Sequence[InputItem] = ()) -> ChatRequest:
     """The chat that it is.
+
+    Args:
+        before: items of the conversation before its own.
 
     Raises:
         ApiError: there is nothing to answer, or too much of it.
     """
     try:
-        return ChatRequest.model_validate({name: value for name, value in _fields(given).items() if value is not None})
+        fields = _fields(given) | {"messages": chat_messages(given, before)}
+        return ChatRequest.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         raise problem(error) from None
 
@@ -52,7 +56,6 @@ def chat_request(given: ResponsesRequest) -> ChatRequest:
 def _fields(given: ResponsesRequest) -> dict[str, Any]:
     return {
         "model": given.model,
-        "messages": chat_messages(given),
         "max_tokens": given.max_output_tokens,
         "temperature": given.temperature,
         "top_p": given.top_p,
@@ -74,14 +77,18 @@ def _options(given: ResponsesRequest) -> KakeyaOptions | None:
     return (given.kakeya or KakeyaOptions()).model_copy(update={"on_overflow": given.on_overflow})
 
 
-def chat_messages(given: ResponsesRequest) -> list[Message]:
+def chat_messages(given: ResponsesRequest, before: Sequence[InputItem] = ()) -> list[Message]:
     """Its messages, the instructions first.
+
+    Args:
+        before: items of the conversation before its own.
 
     Raises:
         ApiError: there are no others, or the last one calls functions.
     """
-    messages = [*_messages(_items(given))]
-    if not messages:
+    own = own_items(given)
+    messages = [*_messages([*before, *own])]
+    if not own or not messages:
         raise _unanswerable("there is nothing to answer")
     last = messages[-1]
     if isinstance(last, AssistantMessage) and last.tool_calls:
@@ -95,7 +102,8 @@ def _unanswerable(why: str) -> ApiError:
     return ApiError(400, f"input: {why}", param="input", code="invalid_value")
 
 
-def _items(given: ResponsesRequest) -> Sequence[InputItem]:
+def own_items(given: ResponsesRequest) -> Sequence[InputItem]:
+    """Those that it brings; a text is said by the user."""
     if isinstance(given.input, str):
         return [UserItem.model_validate({"role": "user", "content": given.input})]
     return given.input or ()
@@ -160,5 +168,6 @@ def _content(content: str | Sequence[InputTextPart]) -> str | list[TextPart]:
 
 
 def _call(item: FunctionCallItem) -> ToolCall:
-    function = {"name": item.name, "arguments": item.arguments}
+    name = full_name(item.namespace, item.name) if item.namespace else item.name
+    function = {"name": name, "arguments": item.arguments}
     return ToolCall.model_validate({"id": item.call_id, "type": "function", "function": function})

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from kakeya_http_shim.responses_api.responses_request import ReasoningOptions, ResponsesRequest
-from kakeya_http_shim.responses_api.responses_tools import FunctionTool
+from kakeya_http_shim.responses_api.responses_tools import FunctionTool, NamespaceTool, SearchTool
 
 _DEFAULT_FORMAT = {"type": "text"}
 
@@ -16,9 +16,9 @@ def asked_for(given: ResponsesRequest, on_overflow: Literal["evict", "refuse"]) 
     """
     choice = given.tool_choice or "auto"
     return {
-        "previous_response_id": None,
+        "previous_response_id": given.previous_response_id,
         "instructions": given.instructions,
-        "tools": [_tool(tool) for tool in given.functions],
+        "tools": [_tool(tool) for tool in given.tools or () if not isinstance(tool, SearchTool)],
         "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
         "parallel_tool_calls": given.parallel_tool_calls is not False,
         "text": {"format": _format(given)},
@@ -31,7 +31,7 @@ def asked_for(given: ResponsesRequest, on_overflow: Literal["evict", "refuse"]) 
         "top_logprobs": 0,
         "max_output_tokens": given.max_output_tokens,
         "max_tool_calls": given.max_tool_calls,
-        "store": False,
+        "store": given.store is not False,
         "background": False,
         "service_tier": "default",
         "metadata": given.metadata or {},
@@ -41,7 +41,10 @@ def asked_for(given: ResponsesRequest, on_overflow: Literal["evict", "refuse"]) 
     }
 
 
-def _tool(tool: FunctionTool) -> dict[str, Any]:
+def _tool(tool: FunctionTool | NamespaceTool) -> dict[str, Any]:
+    if isinstance(tool, NamespaceTool):
+        inner = [_tool(each) for each in tool.tools]
+        return {"type": "namespace", "name": tool.name, "description": tool.description, "tools": inner}
     return {
         "type": "function",
         "name": tool.name,

@@ -65,6 +65,7 @@ class FunctionCallItem(Item):
     type: Literal["function_call"]
     call_id: str
     name: str
+    namespace: str | None = Field(None, description="that it was offered in")
     arguments: str
     parsed_arguments: JsonValue = without_effect("as openai-python's `parse` adds them")
 

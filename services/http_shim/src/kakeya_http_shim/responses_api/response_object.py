@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from kakeya_http_shim.answers.usage import Sight
 
-Status = Literal["in_progress", "completed", "incomplete", "failed"]
+Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -54,6 +54,7 @@ class OutputCall(BaseModel):
     status: ItemStatus
     call_id: str = Field(description="nine letters and digits; what the function answers names it")
     name: str
+    namespace: str = Field("", description="that it was offered in; not there where it was in none")
     arguments: str = Field(description="JSON, an object; empty in the event that begins the item")
 
 

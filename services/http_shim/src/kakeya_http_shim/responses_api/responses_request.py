@@ -27,6 +27,7 @@ from kakeya_http_shim.responses_api.responses_tools import (
     FunctionTool,
     OfferedFunction,
     OfferedTools,
+    functions,
 )
 from kakeya_shared.contract.generation_limits import MAX_PENALTY
 
@@ -135,7 +136,15 @@ class ResponsesRequest(RuledModel):
     input: Input | None = honoured(
         None, "a text, which the user says, or the items of the conversation; contents of text"
     )
-    instructions: str | None = honoured(None, "a system message before the items")
+    instructions: str | None = honoured(
+        None, "a system message before all items; those of a previous response do not count"
+    )
+    previous_response_id: Annotated[str, StringConstraints(max_length=128)] | None = honoured(
+        None, "of a response that is stored: its items, and those of its answer, come before those of `input`"
+    )
+    store: bool | None = honoured(
+        None, "true by default: the response and its items are kept for a day, and can be gone on from"
+    )
     max_output_tokens: NumTokens | None = honoured(
         None, "the server's --default-max-tokens by default, at most its --max-answer-tokens; thoughts included"
     )
@@ -145,8 +154,8 @@ class ResponsesRequest(RuledModel):
     frequency_penalty: float | None = honoured(None, "-2 to 2, 0 by default", ge=-MAX_PENALTY, le=MAX_PENALTY)
     tools: OfferedTools | None = honoured(
         None,
-        "functions that the model may call, where its chat template writes them; see docs/tools.md. A web search is "
-        "taken and not offered to the model; all others are refused by name",
+        "functions that the model may call, by themselves or in namespaces, where its chat template writes them; see "
+        "docs/tools.md. A web search is taken and not offered to the model; all others are refused by name",
     )
     tool_choice: FunctionChoice | None = honoured(
         None,
@@ -168,7 +177,6 @@ class ResponsesRequest(RuledModel):
     )
     kakeya: KakeyaOptions | None = honoured(None, "options that OpenAI's API has no field for")
 
-    store: bool | None = without_effect("nothing is stored: an answer cannot be asked for later")
     background: Annotated[OnlyFalse, BeforeValidator(_never)] | None = without_effect("an answer is given at once")
     include: Annotated[list[Included], Field(max_length=64, fail_fast=True)] | None = without_effect(
         "a thought comes as it is, so there is nothing encrypted; the others are of tools that do not run here"
@@ -188,7 +196,6 @@ class ResponsesRequest(RuledModel):
         OneForm("text", _OF_TEXT),
     )
     refused: ClassVar[Mapping[str, str]] = {
-        "previous_response_id": LATER,
         "conversation": LATER,
         "context_management": LATER,
         "prompt": "no prompts are stored; send instructions and input",
@@ -207,7 +214,7 @@ class ResponsesRequest(RuledModel):
     @property
     def functions(self) -> list[FunctionTool]:
         """The tools that the model is told of."""
-        return [tool for tool in self.tools or () if isinstance(tool, FunctionTool)]
+        return functions(self.tools or ())
 
     @property
     def is_held_twice(self) -> bool:

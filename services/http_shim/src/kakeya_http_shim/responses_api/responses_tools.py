@@ -1,10 +1,11 @@
 """What a model may call, as the API of Responses has it."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag
+from pydantic import BeforeValidator, Discriminator, Field, JsonValue, StringConstraints, Tag
 
-from kakeya_http_shim.requests.fields import BRANCH, RequestModel, at_fault, honoured, known, refusal
+from kakeya_http_shim.requests.fields import BRANCH, RequestModel, at_fault, honoured, known, refusal, without_effect
 from kakeya_http_shim.requests.tools import MAX_SHOWN_LETTERS, MAX_TOOLS, Function, Tool, ToolName
 
 _SEARCHES: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
@@ -15,6 +16,9 @@ def _only_functions(given: Any) -> Any:
     if isinstance(given, str) and given != "function":
         raise refusal(f"tools of the type {given[:MAX_SHOWN_LETTERS]!r}; functions are")
     return given
+
+
+NamespaceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,62}$")]
 
 
 class FunctionTool(RequestModel):
@@ -46,13 +50,36 @@ class SearchTool(RequestModel):
     user_location: JsonValue = None
 
 
+class InnerFunction(FunctionTool):
+    """A function of a namespace."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = honoured(
+        ..., "letters, digits, `_`, `.` and `-`, up to 64"
+    )
+
+
+class NamespaceTool(RequestModel):
+    """Functions that belong together, as agents send those of one of their servers; each is offered by itself."""
+
+    type: Literal["namespace"]
+    name: NamespaceName = honoured(..., "stands before the names of its functions; a call has it by itself again")
+    description: str | None = without_effect("chat templates have no place for it")
+    tools: Annotated[list[InnerFunction], Field(max_length=MAX_TOOLS, fail_fast=True)] = honoured(
+        ..., "functions, as above; their names have up to 64 letters"
+    )
+
+
 def _tool_branch(tool: Any) -> str:
     kind = tool.get("type") if isinstance(tool, dict) else getattr(tool, "type", None)
-    return f"{'search' if isinstance(kind, str) and kind in _SEARCHES else 'function'}{BRANCH}"
+    if not isinstance(kind, str):
+        return f"function{BRANCH}"
+    return f"{'search' if kind in _SEARCHES else 'namespace' if kind == 'namespace' else 'function'}{BRANCH}"
 
 
 OfferedTool = Annotated[
-    Annotated[FunctionTool, Tag(f"function{BRANCH}")] | Annotated[SearchTool, Tag(f"search{BRANCH}")],
+    Annotated[FunctionTool, Tag(f"function{BRANCH}")]
+    | Annotated[NamespaceTool, Tag(f"namespace{BRANCH}")]
+    | Annotated[SearchTool, Tag(f"search{BRANCH}")],
     Discriminator(_tool_branch),
 ]
 OfferedTools = Annotated[list[OfferedTool], Field(max_length=MAX_TOOLS, fail_fast=True)]
@@ -100,8 +127,33 @@ class OfferedFunction:
         """The same in JSON Schema, which does not say that a name is that of a tool."""
         is_free = {"properties": {"tool_choice": {"enum": [None, "none", "auto"]}}}
         function = {"type": "object", "properties": {"type": {"const": "function"}}, "required": ["type"]}
-        has_tools = {"properties": {"tools": {"type": "array", "contains": function}}, "required": ["tools"]}
+        has_inner = {"type": {"const": "namespace"}, "tools": {"type": "array", "minItems": 1}}
+        namespace = {"type": "object", "properties": has_inner, "required": ["type", "tools"]}
+        offered = {"anyOf": [function, namespace]}
+        has_tools = {"properties": {"tools": {"type": "array", "contains": offered}}, "required": ["tools"]}
         return {"anyOf": [is_free, has_tools]}
+
+
+def functions(tools: Sequence[FunctionTool | NamespaceTool | SearchTool]) -> list[FunctionTool]:
+    """Those that the model is told of, each by its full name."""
+    found: list[FunctionTool] = []
+    for tool in tools:
+        if isinstance(tool, FunctionTool):
+            found.append(tool)
+        elif isinstance(tool, NamespaceTool):
+            found += (inner.model_copy(update={"name": full_name(tool.name, inner.name)}) for inner in tool.tools)
+    return found
+
+
+def namespaces(tools: Sequence[FunctionTool | NamespaceTool | SearchTool]) -> dict[str, tuple[str, str]]:
+    """Of full names, the namespace and the name in it."""
+    spaces = [tool for tool in tools if isinstance(tool, NamespaceTool)]
+    return {full_name(space.name, inner.name): (space.name, inner.name) for space in spaces for inner in space.tools}
+
+
+def full_name(namespace: str, name: str) -> str:
+    """By which a function of a namespace is told to the model."""
+    return f"{namespace}__{name}"
 
 
 def as_function(tool: FunctionTool) -> Tool:

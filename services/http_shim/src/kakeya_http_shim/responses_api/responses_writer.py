@@ -33,6 +33,7 @@ from kakeya_http_shim.responses_api.response_object import (
     Status,
 )
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
+from kakeya_http_shim.responses_api.responses_tools import namespaces
 from kakeya_http_shim.text.delta import Delta
 
 ID_PREFIX: Final = "resp_"
@@ -48,6 +49,9 @@ class ResponsesWriter(OpenAiStream):
     Args:
         given: the request.
         on_overflow: the server's, where the request says nothing of it.
+
+    Attributes:
+        response: as its client has been told of it, or will be next.
     """
 
     id_prefix = ID_PREFIX
@@ -56,19 +60,21 @@ class ResponsesWriter(OpenAiStream):
         self._asked = asked_for(given, on_overflow)
         self._numbers = itertools.count()
         self._heading = Heading("", 0, "", "")
-        self._items = AnswerItems("", self._numbers)
+        self._namespaces = namespaces(given.tools or ())
+        self._items = AnswerItems("", self._numbers, self._namespaces)
+        self._end: list[StreamEvent] = []
+        self.response = self._response("in_progress")
 
     def begin(self, heading: Heading, opened: Opened) -> bytes:
         self._headed(heading)
+        self.response = self._response("in_progress")
         created = ResponseCreated(
             type="response.created",
             sequence_number=next(self._numbers),
-            response=self._response("in_progress"),
+            response=self.response,
         )
         making = ResponseInProgress(
-            type="response.in_progress",
-            sequence_number=next(self._numbers),
-            response=created.response,
+            type="response.in_progress", sequence_number=next(self._numbers), response=self.response
         )
         return _written(created) + _written(making)
 
@@ -79,13 +85,14 @@ class ResponsesWriter(OpenAiStream):
 
     def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool, spent: Spent | None = None) -> bytes:
         told = [*self._items.end(_item_status(ended))]
-        response, number = self._ended(ended), next(self._numbers)
+        self.response, number = self._ended(ended), next(self._numbers)
         last: StreamEvent
         if ended.finish_reason == "length":
-            last = ResponseIncomplete(type="response.incomplete", sequence_number=number, response=response)
+            last = ResponseIncomplete(type="response.incomplete", sequence_number=number, response=self.response)
         else:
-            last = ResponseCompleted(type="response.completed", sequence_number=number, response=response)
-        return b"".join(map(_written, [*told, last]))
+            last = ResponseCompleted(type="response.completed", sequence_number=number, response=self.response)
+        self._end = [*told, last]
+        return b"".join(map(_written, self._end))
 
     def usage(self, heading: Heading, answers: Sequence[Spent]) -> bytes:
         return b""  # told where the answer ends
@@ -94,11 +101,33 @@ class ResponsesWriter(OpenAiStream):
         (answer,) = answers
         self._headed(heading)
         _ = [*self._items.push(answer.delta), *self._items.end(_item_status(answer.ended))]
-        return self._ended(answer.ended).model_dump_json(exclude_unset=True).encode()
+        self.response = self._ended(answer.ended)
+        return self.response.model_dump_json(exclude_unset=True).encode()
+
+    def unstored(self) -> bytes:
+        """What was said last, of a response that could not be stored."""
+        self.response = self.response.model_copy(update={"store": False})
+        if not self._end:
+            return self.response.model_dump_json(exclude_unset=True).encode()
+        *told, last = self._end
+        return b"".join(map(_written, [*told, last.model_copy(update={"response": self.response})]))
+
+    def response_json(self) -> dict[str, Any]:
+        """As it is now."""
+        return self.response.model_dump(mode="json", exclude_unset=True)
+
+    def give_up(self, error: ApiError | None) -> None:
+        """It has failed, or (None) nobody wants its end."""
+        if error is None:
+            self.response = self._response("cancelled")
+        else:
+            said = ResponseError(code=error.code or error.type, message=error.message)
+            self.response = self._response("failed", error=said)
 
     def failure(self, error: ApiError) -> bytes:
         """The last events of a stream that has begun and fails."""
         error = error_shapes.as_responses(error)
+        self.give_up(error)
         body = error.body()["error"]
         told = StreamError(
             type="error",
@@ -108,17 +137,12 @@ class ResponsesWriter(OpenAiStream):
             param=error.param,
             error=StreamErrorBody(**body),
         )
-        failed = ResponseFailed(
-            type="response.failed",
-            sequence_number=next(self._numbers),
-            response=self._response(
-                "failed", error=ResponseError(code=error.code or error.type, message=error.message)
-            ),
-        )
+        failed = ResponseFailed(type="response.failed", sequence_number=next(self._numbers), response=self.response)
         return _written(told) + _written(failed)
 
     def _headed(self, heading: Heading) -> None:
-        self._heading, self._items = heading, AnswerItems(heading.id.removeprefix(ID_PREFIX), self._numbers)
+        self._heading = heading
+        self._items = AnswerItems(heading.id.removeprefix(ID_PREFIX), self._numbers, self._namespaces)
 
     def _ended(self, ended: Ended) -> ResponseObject:
         if ended.finish_reason == "length":

@@ -73,11 +73,15 @@ class GenerationRoute(ABC, Generic[Body]):
             reply.last_events = asked.last_events
             question = await self._question(asked, caller)
             try:
-                await self._desk.answering.answer(question, reply)
+                await self._answered(question, reply)
             except InvalidField as error:
                 raise self._refusal(error, asked.body, question.asks[0].model) from error
 
         await Exchange(self._desk.house, work, self.fields)(scope, receive, send)
+
+    async def _answered(self, question: Question, reply: Reply) -> None:
+        """Raises KakeyaError, ApiError."""
+        await self._desk.answering.answer(question, reply)
 
     async def _read(self, scope: Scope, receive: Receive) -> Asked[Body] | None:
         """None where the client left. Raises ApiError."""

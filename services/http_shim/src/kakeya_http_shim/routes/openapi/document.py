@@ -31,6 +31,7 @@ from kakeya_http_shim.routes.openapi.operations import (
     open_to_all,
     reference,
 )
+from kakeya_http_shim.routes.responses.kept_routes import MAX_ITEMS, DeletedResponse, ItemList
 from kakeya_http_shim.routes.text_routes import Rendered, Text, Tokens
 
 _MESSAGES_ANSWERED = "as asked; a stream is server-sent events, each with the name that its data have as `type`"
@@ -71,7 +72,7 @@ def _paths() -> dict[str, Any]:
         "/v1/completions": {"post": generation("complete", CompletionRequest, Completion, Completion)},
         "/v1/messages": {"post": _as_anthropic(in_sessions(_messages()))},
         "/v1/messages/count_tokens": {"post": _as_anthropic(of_text("countTokens", CountTokensRequest, CountedTokens))},
-        "/v1/responses": {"post": _create_response()},
+        **_responses_paths(),
         "/v1/models": {"get": listing("models", "The models that are served now.", ModelList)},
         "/v1/models/{id}": {
             "get": listing("model", "One model.", Model, 404)
@@ -130,6 +131,32 @@ def _messages() -> dict[str, Any]:
     return generation("messages", MessagesRequest, MessageAnswer, *STREAM_EVENTS, says=_MESSAGES_ANSWERED)
 
 
+def _responses_paths() -> dict[str, Any]:
+    named = {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]}
+    pages = [
+        _query("limit", {"type": "integer", "minimum": 1, "maximum": MAX_ITEMS}),
+        _query("order", {"enum": ["asc", "desc"]}),
+        _query("after", {"type": "string"}),
+    ]
+    look = listing("response", "A response that is stored.", ResponseObject, 404)
+    items = listing("responseItems", "The items before its answer.", ItemList, 404)
+    return {
+        "/v1/responses": {"post": _create_response()},
+        "/v1/responses/{id}": {
+            "get": look | named,
+            "delete": listing("deleteResponse", "Forgets a response.", DeletedResponse, 404) | named,
+        },
+        "/v1/responses/{id}/input_items": {"get": items | {"parameters": [*named["parameters"], *pages]}},
+        "/v1/responses/{id}/cancel": {
+            "post": listing("cancelResponse", "Ends one that is being answered.", ResponseObject, 404) | named
+        },
+    }
+
+
+def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema}
+
+
 def _create_response() -> dict[str, Any]:
     operation = in_sessions(
         generation("createResponse", ResponsesRequest, ResponseObject, *RESPONSE_EVENTS, says=_RESPONSES_ANSWERED)
@@ -157,7 +184,8 @@ def _schemas(max_choices: int) -> dict[str, Any]:
         *(TokenizeRequest, DetokenizeRequest, TemplateRequest),
     )
     answers: list[type[BaseModel]] = [
-        *(ChatCompletion, ChatChunk, Completion, MessageAnswer, CountedTokens, ResponseObject),
+        *(ChatCompletion, ChatChunk, Completion, MessageAnswer, CountedTokens),
+        *(ResponseObject, DeletedResponse, ItemList),
         *STREAM_EVENTS,
         *RESPONSE_EVENTS,
         *(ChatLine, GenerateLine, OllamaList, OllamaRunningList, OllamaShown, OllamaVersion),
