@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from kakeya_http_shim.responses_api.response_object import ResponseObject
+from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
 from kakeya_http_shim.routes.responses.kept_routes import DeletedResponse, ItemList
+from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.responses_api.asking import DONE, RESPONSES, answered, ask, events, user
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
@@ -253,3 +255,22 @@ async def test_a_client_that_leaves_while_it_is_stored(shim: Shim) -> None:
             await asyncio.sleep(0.01)
     (response_id,) = shim.runtime.objects
     assert (await look(shim, response_id)).json()["status"] == "completed"
+
+
+async def test_one_that_the_runtime_stops(shim: Shim) -> None:
+    done = pb.GenerateDone(stop_reason=pb.STOP_REASON_CANCELLED, history_length=40)
+    shim.runtime.unusual_responses = [pb.GenerateResponse(token_id=5), pb.GenerateResponse(done=done)]
+    failed = (await events(shim))[-1]["response"]
+    assert (await _kept_as(shim, failed["id"], "failed"))["error"]["code"] == failed["error"]["code"] == "stopped"
+
+
+async def test_what_nobody_foresaw(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("internals")
+
+    monkeypatch.setattr(ResponsesWriter, "pieces", fail)
+    shim.will_say("Hi")
+    response = await ask(shim, stream=True)
+    assert "internals" not in response.text
+    failed = json.loads(response.text.splitlines()[-2].removeprefix("data: "))["response"]
+    assert (await _kept_as(shim, failed["id"], "failed"))["error"]["code"] == "internal_error"

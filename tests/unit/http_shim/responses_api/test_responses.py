@@ -109,6 +109,14 @@ async def test_one_thing_said_in_many_ways(shim: Shim, conversation: Any) -> Non
     assert sent == shim.tokenizer.prompt([{"role": "user", "content": "Hello"}])
 
 
+async def test_several_parts(shim: Shim) -> None:
+    shim.will_say("Hi", "Hi")
+    await answered(shim, input=[{"role": "user", "content": [{"type": "input_text", "text": each} for each in "ab"]}])
+    await shim.chat(messages=[{"role": "user", "content": [{"type": "text", "text": each} for each in "ab"]}])
+    first, second = shim.runtime.requests["AppendTokens"]
+    assert list(first.token_ids) == list(second.token_ids)
+
+
 async def test_an_answer_that_is_cut(shim: Shim) -> None:
     shim.will_say("cut", "cut", ends=False)
     response = await answered(shim, max_output_tokens=3)

@@ -93,3 +93,13 @@ async def test_a_template_that_refuses_the_conversation(runtime: ScriptedRuntime
     async with serving_shim(runtime, tmp_path) as shim:
         error = (await ask(shim, input=[user("a"), {"role": "assistant", "content": "b"}, user("c")])).json()["error"]
         assert (error["param"], "too many" in error["message"]) == ("input", True)
+
+
+async def test_a_conversation_without_tokens(runtime: ScriptedRuntime, tmp_path: Path) -> None:
+    tiny_tokenizer.save(tmp_path, template=True)
+    (tmp_path / "chat_template.jinja").write_text(
+        "{% for message in messages %}{{ message['content'] if message['content'] != 'silence' else '' }}{% endfor %}"
+    )
+    async with serving_shim(runtime, tmp_path) as shim:
+        error = (await ask(shim, input="silence")).json()["error"]
+        assert (error["param"], error["message"]) == ("input", "input: no tokens to go on from")

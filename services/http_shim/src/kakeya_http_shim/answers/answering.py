@@ -34,6 +34,10 @@ class Answering:
 
     async def answer(self, question: Question, reply: Reply) -> None:
         """Raises KakeyaError, ApiError."""
+        work = self._answer(question, reply)
+        await (work if question.keep is None else question.keep.run(work))
+
+    async def _answer(self, question: Question, reply: Reply) -> None:
         with inference_span(question) as span, _given_up(question):
             async with (
                 aclosing(all_choices(self.maker, question.asks, question.client)) as events,

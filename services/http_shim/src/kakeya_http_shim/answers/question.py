@@ -1,9 +1,9 @@
 """A request that is understood."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from kakeya import AsyncClient
 from kakeya_http_shim.answers.writer import Writer
@@ -16,6 +16,10 @@ Operation = Literal["chat", "text_completion"]
 
 class Keep(Protocol):
     """Keeps an answer, so that it can be asked for later."""
+
+    async def run(self, answering: Coroutine[Any, Any, None]) -> None:
+        """Has it answered. Raises as that does, and ApiError where it is ended from elsewhere."""
+        ...
 
     def begin(self) -> None:
         """Its session is there, and its client will be told of it next."""

@@ -69,8 +69,8 @@ class Spent:
         history_length: tokens of prompt and answer.
         num_retained: those that the model still sees.
         said: as of `Opened`.
-        num_drafted, num_accepted: drafts of the session's proposer that were checked, and right; known at its end.
-        num_reasoning_tokens: of the answer's, up to the one that ended its thoughts; known at its end.
+        num_drafted, num_accepted: drafts of the session's proposer that were checked, and right.
+        num_reasoning_tokens: of the answer's, up to the one that ended its thoughts; like drafts, known at its end.
         forgotten: of what was watched.
     """
 
@@ -128,8 +128,7 @@ class ChoiceMaker:
     def choice(self, ask: Ask, client: AsyncClient) -> AsyncGenerator[Event, None]:
         """One `Opened`, one `Begun` where a token comes, pieces of the answer, one `Ended`.
 
-        Raises KakeyaError, ApiError.
-        Close it where it is left before its end (`contextlib.aclosing`).
+        Close it where it is left before its end (`contextlib.aclosing`). Raises KakeyaError, ApiError.
         """
         live = ask.live
         if live is None:

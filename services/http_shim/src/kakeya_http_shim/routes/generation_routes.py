@@ -60,8 +60,7 @@ class GenerationRoute(ABC, Generic[Body]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError where the body is none of its kind."""
-        asked = await self._read(scope, receive)
-        if asked is not None:
+        if (asked := await self._read(scope, receive)) is not None:
             await self.answer(asked, scope, receive, send)
 
     async def answer(self, asked: Asked[Body], scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,15 +72,11 @@ class GenerationRoute(ABC, Generic[Body]):
             reply.last_events = asked.last_events
             question = await self._question(asked, caller)
             try:
-                await self._answered(question, reply)
+                await self._desk.answering.answer(question, reply)
             except InvalidField as error:
                 raise self._refusal(error, asked.body, question.asks[0].model) from error
 
         await Exchange(self._desk.house, work, self.fields)(scope, receive, send)
-
-    async def _answered(self, question: Question, reply: Reply) -> None:
-        """Raises KakeyaError, ApiError."""
-        await self._desk.answering.answer(question, reply)
 
     async def _read(self, scope: Scope, receive: Receive) -> Asked[Body] | None:
         """None where the client left. Raises ApiError."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from kakeya import AsyncClient, KakeyaError, ObjectNotFound
 from kakeya_http_shim.problems import ApiError, from_kakeya
 from kakeya_http_shim.responses_api.kept_response import KeptResponse, Unreadable
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
+from kakeya_http_shim.routes.responses.running import Running
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
@@ -67,8 +69,14 @@ class Keeping:
     writer: ResponsesWriter
     items: list[dict[str, Any]]
     tasks: DetachedTasks
+    running: Running
+    response_id: str
     _begun: "asyncio.Task[bool] | None" = field(default=None, init=False)
     _ended: "asyncio.Task[bool] | None" = field(default=None, init=False)
+
+    async def run(self, answering: Coroutine[Any, Any, None]) -> None:
+        """Has it answered. Raises as that does, and ApiError where it is cancelled."""
+        await self.running.run(self.response_id, answering, self.settled)
 
     def begin(self) -> None:
         """It has begun: that is kept meanwhile."""

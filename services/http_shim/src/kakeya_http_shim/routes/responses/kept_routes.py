@@ -72,9 +72,7 @@ class KeptRoutes:
     async def cancel(self, request: Request) -> Response:
         """Of one that is being answered by this server."""
         response_id, client = _id(request), self._client(request)
-        keeping = self._running.keeping(response_id)
-        if keeping is not None:
-            await keeping.settled()
+        await self._running.settle(response_id)
         await fetched(client, response_id)  # to others than its tenant it does not exist
         await self._running.cancel(response_id)
         return JSONResponse((await fetched(client, response_id)).response)

@@ -9,7 +9,6 @@ from starlette.types import Receive, Scope
 
 from kakeya import AsyncClient
 from kakeya_http_shim.answers.question import Question
-from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.choices.held import Held
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError
@@ -84,14 +83,7 @@ class ResponsesRoute(ChatRoute):
             return question
         items = await asyncio.to_thread(items_to_keep, [*before, *own_items(read.given)])
         tasks = self._desk.answering.maker.sessions.tasks
-        return replace(question, keep=Keeping(caller.client, read.written, items, tasks))
-
-    async def _answered(self, question: Question, reply: Reply) -> None:
-        work = super()._answered(question, reply)
-        if isinstance(question.keep, Keeping):
-            await self._running.run(question.id, question.keep, work)
-        else:
-            await work
+        return replace(question, keep=Keeping(caller.client, read.written, items, tasks, self._running, question.id))
 
     def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
         return super()._for_model(fitting(body, model), model)

@@ -1,25 +1,25 @@
 """Responses that are being answered by this server, so that they can be cancelled."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from kakeya_http_shim.problems import ApiError
-from kakeya_http_shim.routes.responses.keeping import Keeping
 
-_NOT_RUNNING = "not_running"
+Settled = Callable[[], Awaitable[None]]
+"""Waits until all is kept that was to be so far."""
 
 
 class Running:
     """Those that are kept; of others nobody knows the id before their end."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, tuple[asyncio.Task[None], Keeping]] = {}
+        self._tasks: dict[str, tuple[asyncio.Task[None], Settled]] = {}
 
-    async def run(self, response_id: str, keeping: Keeping, work: Coroutine[Any, Any, None]) -> None:
-        """Answers one. Raises as `work` does, and ApiError where it is cancelled by `cancel`."""
-        task = asyncio.create_task(work)
-        self._tasks[response_id] = task, keeping
+    async def run(self, response_id: str, answering: Coroutine[Any, Any, None], settled: Settled) -> None:
+        """Has one answered. Raises as that does, and ApiError where it is cancelled by `cancel`."""
+        task = asyncio.create_task(answering)
+        self._tasks[response_id] = task, settled
         try:
             await task
         except asyncio.CancelledError:
@@ -29,21 +29,18 @@ class Running:
         finally:
             self._tasks.pop(response_id, None)
 
-    def keeping(self, response_id: str) -> Keeping | None:
-        """Of one that runs; None: it does not."""
-        _, found = self._tasks.get(response_id, (None, None))
-        return found
+    async def settle(self, response_id: str) -> None:
+        """Of one that runs all is kept that was to be so far."""
+        if response_id in self._tasks:
+            _, settled = self._tasks[response_id]
+            await settled()
 
     async def cancel(self, response_id: str) -> None:
         """Ends one; how it ended is kept then. Raises ApiError where it does not run here."""
         if response_id not in self._tasks:
-            raise ApiError(
-                400,
-                "the response is not being answered, or not by this server",
-                param="response_id",
-                code=_NOT_RUNNING,
-            )
-        task, keeping = self._tasks.pop(response_id)
+            why = "the response is not being answered, or not by this server"
+            raise ApiError(400, why, param="response_id", code="not_running")
+        task, settled = self._tasks.pop(response_id)
         task.cancel()
         await asyncio.wait({task})
-        await keeping.settled()
+        await settled()
