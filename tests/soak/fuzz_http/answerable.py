@@ -38,6 +38,12 @@ def items(body: dict[str, Any]) -> list[Any]:
 
 
 def _unanswerable_items(body: dict[str, Any]) -> list[tuple[str, str]]:
+    if body.get("previous_response_id") is not None:
+        return [("previous_response_id", "a response that is named is stored"), *_without_end(body)]
+    return _without_end(body)
+
+
+def _without_end(body: dict[str, Any]) -> list[tuple[str, str]]:
     kinds = [item.get("type") for item in items(body)]
     if not isinstance(body.get("input"), str) and all(kind == "reasoning" for kind in kinds):
         return [("input", "there is something to answer")]
