@@ -68,10 +68,10 @@ class WorkerSettings(RpcServerSettings):
     weights: Literal["auto", "gguf", "float32", "bfloat16", "int8", _Quantized] = setting(
         "auto",
         "mode of the weights. gguf computes with a GGUF file's blocks as they are; it and int8, the exact modes, are "
-        "torch's alone. 2bit and more are for what mlx-lm quantized so, on MLX; on torch fewer bits than int8's come "
+        "torch's alone. 2bit and more are for what mlx-lm quantized so, on MLX. On torch fewer bits than int8's come "
         "from a GGUF file",
-        reason="exact where the CPU multiplies integers fast: gguf for a GGUF file with blocks, else int8. Otherwise "
-        "and on MLX what the checkpoint has",
+        reason="exact where the CPU multiplies integers fast: gguf for a GGUF file with blocks, else int8. Otherwise, "
+        "and on MLX, what the checkpoint has",
     )
     kv_dtype: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "type of K and V", reason="that of the weights; bfloat16 in exact modes, for half the memory"
