@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 
@@ -16,7 +17,7 @@ from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.responses_api.asking import DONE, RESPONSES, answered, ask, events, user
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
-from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
+from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime, fails, fails_plainly
 
 UNKNOWN = f"resp_{'0' * 32}"
 
@@ -131,10 +132,15 @@ async def test_streams_are_not_told_again_yet(shim: Shim) -> None:
     assert code(await look(shim, UNKNOWN, stream="true")) == (400, "unsupported_parameter")
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [fails("QUOTA_EXCEEDED"), fails("INVALID_FIELD", field="data"), fails_plainly(grpc.StatusCode.UNIMPLEMENTED)],
+    ids=["quota", "too large", "an older runtime"],
+)
 @pytest.mark.parametrize("streams", [False, True])
-async def test_one_that_cannot_be_stored_says_so(shim: Shim, streams: bool) -> None:
+async def test_one_that_cannot_be_stored_says_so(shim: Shim, streams: bool, fault: Fault) -> None:
     shim.will_say("Hi")
-    shim.runtime.before["StoreObject"] += [fails("QUOTA_EXCEEDED")] * 2
+    shim.runtime.before["StoreObject"] += [fault] * 2
     if streams:
         told = await events(shim)
         assert told[0]["response"]["store"]
