@@ -1,7 +1,7 @@
 """POST /v1/responses: each body is worked on as the chat that it is, behind the response that it goes on from."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
@@ -14,8 +14,7 @@ from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.responses_api.as_chat import chat_request, own_items
-from kakeya_http_shim.responses_api.input_items import InputItem
-from kakeya_http_shim.responses_api.kept_response import Unreadable, items_to_keep
+from kakeya_http_shim.responses_api.kept_response import Conversation, Unreadable, items_to_keep
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
 from kakeya_http_shim.routes import bodies
@@ -74,14 +73,14 @@ class ResponsesRoute(ChatRoute):
     async def _question(self, asked: Asked[ChatRequest], caller: Caller) -> Question:
         read = cast(AskedResponse, asked)  # as `_read` has made it
         before = await _before(read.given, caller.client)
-        if before:
-            is_short = caller.is_short and len(before) <= _MAX_SHORT_ITEMS
-            body = await asyncio.to_thread(chat_request, read.given, before)
+        if before.items:
+            is_short = caller.is_short and len(before.items) <= _MAX_SHORT_ITEMS
+            body = await asyncio.to_thread(chat_request, read.given, before.items)
             read, caller = replace(read, body=body), replace(caller, is_short=is_short)
         question = await super()._question(read, caller)
         if read.given.store is False:
             return question
-        items = await asyncio.to_thread(items_to_keep, [*before, *own_items(read.given)])
+        items = [*before.kept, *await asyncio.to_thread(items_to_keep, own_items(read.given))]
         tasks = self._desk.answering.maker.sessions.tasks
         return replace(question, keep=Keeping(caller.client, read.written, items, tasks, self._running, question.id))
 
@@ -93,10 +92,10 @@ class ResponsesRoute(ChatRoute):
         return replace(held, form=_FORM) if held.form == "response_format" else held
 
 
-async def _before(given: ResponsesRequest, client: AsyncClient) -> Sequence[InputItem]:
-    """The items that it goes on from. Raises ApiError."""
+async def _before(given: ResponsesRequest, client: AsyncClient) -> Conversation:
+    """What it goes on from. Raises ApiError."""
     if given.previous_response_id is None:
-        return ()
+        return Conversation()
     try:
         kept = await fetched(client, given.previous_response_id)
         if kept.status not in _TO_GO_ON_FROM:
