@@ -17,7 +17,7 @@ from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.responses_api.asking import DONE, RESPONSES, answered, ask, events, user
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
-from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime, fails, fails_plainly
+from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime, fails, fails_plainly, passes
 
 UNKNOWN = f"resp_{'0' * 32}"
 
@@ -148,6 +148,13 @@ async def test_one_that_cannot_be_stored_says_so(shim: Shim, streams: bool, faul
     else:
         response = await answered(shim)
     assert (response["store"], response["status"], shim.runtime.objects) == (False, "completed", {})
+
+
+async def test_of_one_that_cannot_be_stored_nothing_is_left(shim: Shim) -> None:
+    shim.will_say("Hi")
+    shim.runtime.before["StoreObject"] += [passes, fails("QUOTA_EXCEEDED")]
+    assert not (await events(shim))[-1]["response"]["store"]
+    assert shim.runtime.objects == {}
 
 
 @pytest.mark.parametrize("reason", ["PERMISSION_DENIED", "QUOTA_EXCEEDED"])

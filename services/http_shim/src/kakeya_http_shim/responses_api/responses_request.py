@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, JsonValue, StringConstraints, Tag
 
-from kakeya_http_shim.requests.answer_format import JsonFormat, TextFormat
+from kakeya_http_shim.requests.answer_format import JsonFormat, NamedSchema, TextFormat
 from kakeya_http_shim.requests.chat_request import Effort
 from kakeya_http_shim.requests.fields import (
     BRANCH,
@@ -38,21 +38,10 @@ _FORMS = ("json_object", "json_schema")
 _NO_MODERATION = "nothing is moderated"
 
 
-class NamedSchemaFormat(RequestModel):
+class NamedSchemaFormat(NamedSchema):
     """JSON that a schema accepts."""
 
     type: Literal["json_schema"]
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] = honoured(
-        ..., "letters, digits, `_` and `-`, up to 64; the model is not told of it"
-    )
-    description: str | None = without_effect("the model is not told of the schema: say in a message what is wanted")
-    schema_: dict[str, JsonValue] | None = Field(
-        None,
-        alias="schema",
-        description="what of it cannot be held to is refused by name; any JSON object by default",
-        json_schema_extra={"x-kakeya": "honoured"},
-    )
-    strict: bool | None = without_effect("every answer is held to the schema")
 
 
 def _format_branch(given: Any) -> str:

@@ -117,5 +117,14 @@ class Keeping:
             await self.client.store_object(kept.response["id"], await asyncio.to_thread(kept.packed))
         except KakeyaError as error:
             _log.warning("a response was not stored", error=f"{type(error).__name__}: {error}")
+            if behind is not None:
+                await self._forget(kept.response["id"])
             return False
         return True
+
+    async def _forget(self, response_id: str) -> None:
+        """Its beginning says that it goes on, which it does not; its time to live ends it where this fails."""
+        try:
+            await self.client.delete_object(response_id)
+        except KakeyaError as error:
+            _log.info("a response's beginning stays", error=f"{type(error).__name__}: {error}")
