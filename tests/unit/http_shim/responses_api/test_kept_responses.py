@@ -62,6 +62,17 @@ async def test_what_is_not_to_be_stored_is_not(shim: Shim) -> None:
     assert code(await look(shim, response["id"])) == (404, "response_not_found")
 
 
+async def test_a_server_may_store_none_or_for_another_time(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    async with serving_shim(runtime, tokenizer_dir, "--stored-responses", "off") as shim:
+        shim.will_say("Hi")
+        assert not (await answered(shim, store=True))["store"]
+        assert runtime.objects == {}
+    async with serving_shim(runtime, tokenizer_dir, "--response-ttl-seconds", "60") as shim:
+        shim.will_say("Hi")
+        assert (await answered(shim))["store"]
+        assert runtime.requests["StoreObject"][-1].ttl_seconds == 60
+
+
 @pytest.mark.parametrize("response_id", [UNKNOWN, "resp_1", "a b", "resp_" + "é" * 32])
 async def test_what_is_not_there(shim: Shim, response_id: str) -> None:
     path = f"{RESPONSES}/{response_id}"

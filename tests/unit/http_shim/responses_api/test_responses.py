@@ -188,5 +188,5 @@ def test_more_items_than_a_chat_may_have() -> None:
 
 
 def test_usage_is_told_where_the_answer_ends() -> None:
-    writer = ResponsesWriter(ResponsesRequest.model_validate({"input": "a"}), "evict")
+    writer = ResponsesWriter(ResponsesRequest.model_validate({"input": "a"}), "evict", stores=True)
     assert writer.usage(Heading("resp_1", 0, "counter", ""), []) == b""

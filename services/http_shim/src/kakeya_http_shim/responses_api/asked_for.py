@@ -8,11 +8,12 @@ from kakeya_http_shim.responses_api.responses_tools import FunctionTool, Namespa
 _DEFAULT_FORMAT = {"type": "text"}
 
 
-def asked_for(given: ResponsesRequest, on_overflow: Literal["evict", "refuse"]) -> dict[str, Any]:
+def asked_for(given: ResponsesRequest, on_overflow: Literal["evict", "refuse"], *, stores: bool) -> dict[str, Any]:
     """Fields of a response, all of those that do not depend on its answer.
 
     Args:
         on_overflow: the server's, where the request says nothing of it.
+        stores: whether the server stores any.
     """
     choice = given.tool_choice or "auto"
     return {
@@ -31,7 +32,7 @@ def asked_for(given: ResponsesRequest, on_overflow: Literal["evict", "refuse"]) 
         "top_logprobs": 0,
         "max_output_tokens": given.max_output_tokens,
         "max_tool_calls": given.max_tool_calls,
-        "store": given.store is not False,
+        "store": stores and given.store is not False,
         "background": False,
         "service_tier": "default",
         "metadata": given.metadata or {},

@@ -132,7 +132,9 @@ class ResponsesRequest(RuledModel):
         None, "of a response that is stored: its items, and those of its answer, come before those of `input`"
     )
     store: bool | None = honoured(
-        None, "true by default: the response and its items are kept for a day, and can be gone on from"
+        None,
+        "true by default: the response and its items are kept for a day, and can be gone on from. A server may keep "
+        "none, or for another time (--stored-responses, --response-ttl-seconds); the answer says whether it is kept",
     )
     max_output_tokens: NumTokens | None = honoured(
         None, "the server's --default-max-tokens by default, at most its --max-answer-tokens; thoughts included"

@@ -49,6 +49,7 @@ class ResponsesWriter(OpenAiStream):
     Args:
         given: the request.
         on_overflow: the server's, where the request says nothing of it.
+        stores: whether the server stores any.
 
     Attributes:
         response: as its client has been told of it, or will be next.
@@ -56,8 +57,8 @@ class ResponsesWriter(OpenAiStream):
 
     id_prefix = ID_PREFIX
 
-    def __init__(self, given: ResponsesRequest, on_overflow: Literal["evict", "refuse"]) -> None:
-        self._asked = asked_for(given, on_overflow)
+    def __init__(self, given: ResponsesRequest, on_overflow: Literal["evict", "refuse"], *, stores: bool) -> None:
+        self._asked = asked_for(given, on_overflow, stores=stores)
         self._numbers = itertools.count()
         self._heading = Heading("", 0, "", "")
         self._namespaces = namespaces(given.tools or ())

@@ -71,6 +71,7 @@ class Keeping:
     tasks: DetachedTasks
     running: Running
     response_id: str
+    ttl_seconds: int
     _begun: "asyncio.Task[bool] | None" = field(default=None, init=False)
     _ended: "asyncio.Task[bool] | None" = field(default=None, init=False)
 
@@ -114,7 +115,8 @@ class Keeping:
         if behind is not None:
             await asyncio.wait({behind})
         try:
-            await self.client.store_object(kept.response["id"], await asyncio.to_thread(kept.packed))
+            data = await asyncio.to_thread(kept.packed)
+            await self.client.store_object(kept.response["id"], data, ttl_seconds=self.ttl_seconds)
         except KakeyaError as error:
             _log.warning("a response was not stored", error=f"{type(error).__name__}: {error}")
             if behind is not None:

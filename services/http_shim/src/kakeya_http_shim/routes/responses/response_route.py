@@ -67,8 +67,9 @@ class ResponsesRoute(ChatRoute):
         return AskedResponse(body, writer, is_short, last_events=writer.failure, given=given, written=writer)
 
     def _understood(self, data: bytes) -> tuple[ResponsesRequest, ChatRequest, ResponsesWriter]:
-        given = ResponsesRequest.read(data)
-        return given, chat_request(given), ResponsesWriter(given, self._desk.settings.on_overflow)
+        given, settings = ResponsesRequest.read(data), self._desk.settings
+        writer = ResponsesWriter(given, settings.on_overflow, stores=settings.stored_responses == "on")
+        return given, chat_request(given), writer
 
     async def _question(self, asked: Asked[ChatRequest], caller: Caller) -> Question:
         read = cast(AskedResponse, asked)  # as `_read` has made it
@@ -78,11 +79,19 @@ class ResponsesRoute(ChatRoute):
             body = await asyncio.to_thread(chat_request, read.given, before.items)
             read, caller = replace(read, body=body), replace(caller, is_short=is_short)
         question = await super()._question(read, caller)
-        if read.given.store is False:
+        if not read.written.response.store:
             return question
         items = [*before.kept, *await asyncio.to_thread(items_to_keep, own_items(read.given))]
-        tasks = self._desk.answering.maker.sessions.tasks
-        return replace(question, keep=Keeping(caller.client, read.written, items, tasks, self._running, question.id))
+        keeping = Keeping(
+            caller.client,
+            read.written,
+            items,
+            self._desk.answering.maker.sessions.tasks,
+            self._running,
+            question.id,
+            self._desk.settings.response_ttl_seconds,
+        )
+        return replace(question, keep=keeping)
 
     def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
         return super()._for_model(fitting(body, model), model)
