@@ -168,8 +168,9 @@ build/clients/smollm2/.installed build/clients/bfcl/.installed build/clients/luc
 build/clients/ai-sdk/.installed: tests/loops/drivers/ai_sdk/package.json
 build/clients/anthropic-npm/.installed: tests/clients/drivers/anthropic_npm/package.json
 build/clients/claude-code/.installed: tests/agents/npm/claude_code/package.json
+build/clients/codex/.installed: tests/agents/npm/codex/package.json
 build/clients/opencode/.installed: tests/agents/npm/opencode/package.json
-build/clients/ai-sdk/.installed build/clients/anthropic-npm/.installed build/clients/claude-code/.installed build/clients/opencode/.installed:
+build/clients/ai-sdk/.installed build/clients/anthropic-npm/.installed build/clients/claude-code/.installed build/clients/codex/.installed build/clients/opencode/.installed:
 	mkdir -p $(@D) && cp $< $(@D)
 	npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock --engine-strict=false
 	@touch $@
@@ -195,7 +196,7 @@ test-dashboards: install ## a real Prometheus scrapes a run in which everything 
 	$(BIN)/python -m pytest -m heavy tests/integration/test_dashboards.py $(TEST_FLAGS)
 
 AGENTS := build/agents.json
-AGENT_CLIENTS := loops ollama litellm litellm-proxy instructor langchain llama-index haystack llm aider anthropic ai-sdk claude-code opencode
+AGENT_CLIENTS := loops ollama litellm litellm-proxy instructor langchain llama-index haystack llm aider anthropic ai-sdk claude-code codex opencode
 test-agents: install $(AGENT_CLIENTS:%=build/clients/%/.installed) ## unmodified agents and frameworks call tools over HTTP: Claude Code, opencode, aider, LangChain and others; the lines of docs/clients.md (minutes, 5 GB; installs them; writes docs/clients.md)
 	KAKEYA_TEST_AGENTS=$(AGENTS) $(BIN)/python -m pytest -m heavy --timeout 900 tests/agents $(TEST_FLAGS)
 	$(BIN)/python -m tests.agents.results $(AGENTS)

@@ -43,6 +43,22 @@ from kakeya_http_shim.requests.generation_fields import KakeyaOptions, StreamOpt
 from kakeya_http_shim.requests.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
 from kakeya_http_shim.requests.tools import Function, Tool
+from kakeya_http_shim.responses_api.input_items import (
+    AnswerItem,
+    FunctionCallItem,
+    FunctionResultItem,
+    InstructionItem,
+    Item,
+    ReasoningItem,
+    UserItem,
+)
+from kakeya_http_shim.responses_api.responses_request import (
+    NamedSchemaFormat,
+    ReasoningOptions,
+    ResponsesRequest,
+    TextOptions,
+)
+from kakeya_http_shim.responses_api.responses_tools import FunctionTool, NamespaceTool
 
 HEADER = """# Fields of the HTTP API
 
@@ -57,6 +73,7 @@ BODIES: dict[str, type[RequestModel]] = {
     "POST /v1/completions": CompletionRequest,
     "POST /v1/messages": MessagesRequest,
     "POST /v1/messages/count_tokens": CountTokensRequest,
+    "POST /v1/responses": ResponsesRequest,
     "POST /api/chat": OllamaChatRequest,
     "POST /api/generate": OllamaGenerateRequest,
     "POST /api/show": OllamaShowRequest,
@@ -75,19 +92,26 @@ OPTIONS: dict[str, type[RequestModel]] = {
     "output_config.format": JsonOutput,
     "Messages' tools[]": CustomTool,
     "Messages' tool_choice": ToolChoice,
+    "Responses' tools[]": FunctionTool,
+    "Responses' tools[] of namespaces": NamespaceTool,
+    "Responses' text": TextOptions,
+    "Responses' text.format": NamedSchemaFormat,
+    "Responses' reasoning": ReasoningOptions,
     "Ollama's options": OllamaOptions,
     "Ollama's messages[].tool_calls[]": OllamaCall,
 }
 MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 TURNS = (UserTurn, AssistantTurn, SystemTurn)
 OLLAMA_MESSAGES = (OllamaSystemMessage, OllamaUserMessage, OllamaAssistantMessage, OllamaToolMessage)
+SAID_ITEMS = (UserItem, InstructionItem, AnswerItem)
+OTHER_ITEMS = (FunctionCallItem, FunctionResultItem, ReasoningItem)
 BLOCKS = (TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ToolResultBlock)
 
 
 def fields_page() -> str:
     """The whole page."""
     bodies = [_body(path, model) for path, model in BODIES.items()]
-    return "\n".join([HEADER, *bodies, _options(), _messages(), _blocks(), _ollama_messages()])
+    return "\n".join([HEADER, *bodies, _options(), _messages(), _blocks(), _items(), _ollama_messages()])
 
 
 def _body(path: str, model: type[RequestModel]) -> str:
@@ -137,6 +161,23 @@ def _blocks() -> str:
     return "\n".join(["## Messages of Anthropic's API\n", text, *tables])
 
 
+def _items() -> str:
+    """Of Responses."""
+    said = [(_roles(model), ", ".join(_message_fields(model)), (model.__doc__ or "").strip()) for model in SAID_ITEMS]
+    rows = [
+        (f"`{_only(model, 'type')}`", ", ".join(_message_fields(model)), (model.__doc__ or "").strip())
+        for model in OTHER_ITEMS
+    ]
+    text = (
+        "The items of `/v1/responses` are a chat in another form. An item of the type `message`, or without one, has\n"
+        "a role. A `content`, and the `output` of a function, is a text or a list of parts (`input_text`, of answers\n"
+        "`output_text` and `refusal`). Images, files and items of other tools are refused by name. `id` and `status`\n"
+        "say nothing.\n"
+    )
+    tables = [_table([("role", "fields", "what it is"), *said]), _table([("item", "fields", "what it is"), *rows])]
+    return "\n".join(["## Items of Responses\n", text, *tables])
+
+
 def _ollama_messages() -> str:
     rows = [
         (_roles(model), ", ".join(_message_fields(model)), (model.__doc__ or "").strip()) for model in OLLAMA_MESSAGES
@@ -163,6 +204,7 @@ def _message_fields(model: type[RequestModel]) -> list[str]:
         f"`{name}`" + ("" if field.is_required() else " (optional)")
         for name, field in model.model_fields.items()
         if name not in ("role", "type", "refusal", "cache_control", "unfinished_call")
+        and not (issubclass(model, Item) and name in Item.model_fields)
     ]
 
 

@@ -47,6 +47,12 @@ EXCEPTIONS = {
     "Session.fork": "`create_session(fork_from=session)`, which TypeScript has, too",
     "*(signal)": "Python: asyncio cancels the task",
     "AbortError": "Python: asyncio's CancelledError",
+    "Client.store_object": "for servers that keep answers, as the HTTP shim does",
+    "Client.fetch_object": "as `store_object`",
+    "Client.delete_object": "as `store_object`",
+    "rpc StoreObject": "as `store_object`",
+    "rpc FetchObject": "as `store_object`",
+    "rpc DeleteObject": "as `store_object`",
     "rpc ForkSession": "CreateSession with fork_from does the same",
 }
 """By the name in the one that has it; `*` is any method."""

@@ -42,6 +42,7 @@ FRAMEWORKS = (
     Framework("Haystack `Agent`", "haystack", "haystack_agent"),
     Framework("pydantic-ai", "loops", "pydantic_tools"),
     Framework("openai-agents", "loops", "agents_sdk_tools"),
+    Framework("openai-agents on responses", "loops", "agents_sdk_tools responses"),
     Framework("LiteLLM `openai/`", "litellm", "litellm_tools openai"),
     Framework("LiteLLM `anthropic/`", "litellm", "litellm_tools anthropic"),
     Framework("Vercel AI SDK", _AI_SDK, ""),

@@ -49,7 +49,7 @@ class Results:
             exchange: one of its requests, whose instructions and tools are counted.
         """
         tools = exchange.body.get("tools") or []
-        said = [exchange.body.get("system"), *_instructions(exchange.body)]
+        said = [exchange.body.get("system"), exchange.body.get("instructions"), *_instructions(exchange.body)]
         num_letters = sum(len(json.dumps(each, ensure_ascii=False)) for each in [*tools, *said] if each)
         outcomes = (outcome.num_turns, outcome.num_continued, outcome.reasons)
         self.found.append(Result(client, api, len(tools), num_letters, *outcomes))
@@ -60,9 +60,9 @@ class Results:
 
 
 def _instructions(body: dict[str, object]) -> Iterator[object]:
-    messages = body["messages"]
+    messages = body.get("messages") or body["input"]
     assert isinstance(messages, list)
-    yield from (each["content"] for each in messages if each["role"] in ("system", "developer"))
+    yield from (each["content"] for each in messages if each.get("role") in ("system", "developer"))
 
 
 def table(found: Sequence[Result]) -> Iterator[str]:

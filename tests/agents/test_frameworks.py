@@ -1,6 +1,7 @@
 """Agents of frameworks call a tool, twice in one conversation: each turn goes on in its session."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.agents.results import Results
 from tests.loops.calls import call_text, call_tokens
 from tests.loops.families import FamilyModel
 from tests.loops.judging import outcome
+from tests.loops.recorder import Exchange
 from tests.loops.stage import Stage
 from tests.loops.talking import Driver, driver
 
@@ -38,6 +40,19 @@ def said(model: FamilyModel) -> list[str]:
     return [thought + text for city, call in zip(_CITIES, calls, strict=True) for text in (call, f"Sun in {city}.")]
 
 
+def messages(exchange: Exchange) -> list[Any]:
+    """Or items, as responses have them."""
+    found: list[Any] = exchange.body.get("messages") or exchange.body["input"]
+    return found
+
+
+def api(framework: Framework) -> str:
+    """That it speaks."""
+    if "responses" in framework.name:
+        return "/v1/responses"
+    return "/v1/messages" if "anthropic" in framework.name else "/v1/chat/completions"
+
+
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streams"])
 @pytest.mark.parametrize("name", ["Qwen3", "Mistral"])
 def test_an_agent_calls_its_tool(
@@ -54,15 +69,14 @@ def test_an_agent_calls_its_tool(
         streams=streams,
     )
     for each in held.exchanges:
-        print(each.status, each.refusal, each.session, *each.body["messages"], sep="\n  ")
+        print(each.status, each.refusal, each.session, *messages(each), sep="\n  ")
     assert not held.error
     assert held.answers == [f"Sun in {city}." for city in _CITIES]
     assert len(held.exchanges) == 2 * len(_CITIES)
     for exchange, city in zip(held.exchanges[1::2], _CITIES, strict=True):
-        assert f"2 days of sun in {city}" in str(exchange.body["messages"][-1]), "what its tool made of the arguments"
+        assert f"2 days of sun in {city}" in str(messages(exchange)[-1]), "what its tool made of the arguments"
     assert all(bool(each.body.get("stream")) == streams for each in held.exchanges)
     found = outcome(held.exchanges)
-    api = "/v1/messages" if "anthropic" in framework.name else "/v1/chat/completions"
-    results.add(f"{framework.name} {talker.version}", api, held.exchanges[0], found)
+    results.add(f"{framework.name} {talker.version}", api(framework), held.exchanges[0], found)
     assert (found.num_turns, found.reasons) == (2 * len(_CITIES) - 1, {})
     assert len({each.session["id"] for each in held.exchanges}) == 1

@@ -59,3 +59,27 @@ def test_stop(model: ChatOpenAI) -> None:
 def test_errors_are_those_of_openai(model: ChatOpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="tools"):
         model.bind_tools([{"name": "f", "description": "", "parameters": {}}]).invoke(MESSAGES)
+
+
+@pytest.fixture
+def responding(http: HttpStack) -> ChatOpenAI:
+    """On responses, the last one of which it goes on from."""
+    there: dict[str, Any] = {"base_url": http.base_url, "api_key": http.key, "max_retries": 0}
+    told: dict[str, Any] = {"use_responses_api": True, "use_previous_response_id": True, "temperature": 0}
+    return ChatOpenAI(model=MODEL, max_tokens=40, **there, **told)
+
+
+def test_responses(responding: ChatOpenAI) -> None:
+    first = responding.invoke(MESSAGES)
+    assert isinstance(first, AIMessage)
+    assert first.text
+    assert first.response_metadata["status"] == "completed"
+    assert first.usage_metadata
+    assert first.usage_metadata["input_tokens"] == NUM_PROMPT_TOKENS
+    streamed = "".join(piece.text for piece in responding.stream(MESSAGES))
+    assert streamed == first.text
+    second = responding.invoke([*MESSAGES, first, HumanMessage("And?")])
+    assert isinstance(second, AIMessage)
+    assert second.usage_metadata
+    conversation = (("system", "Be brief."), ("user", "Hello"), ("assistant", first.text), ("user", "And?"))
+    assert second.usage_metadata["input_tokens"] == len(prompt_ids(*conversation))

@@ -90,6 +90,18 @@ def test_likelihoods(said: dict[str, Any]) -> None:
     assert all(token["logprob"] <= 0 and token["numLikeliest"] == 2 for token in tokens)
 
 
+def test_responses(said: dict[str, Any]) -> None:
+    told = said["responses"]
+    texts = told["texts"]
+    assert texts["whole"]
+    assert texts["whole"] == texts["streamed"] == texts["found"]
+    assert (told["kinds"][0], told["kinds"][-1]) == ("response.created", "response.completed")
+    assert told["roles"] == ["user", "assistant", "user"]
+    conversation = (("user", "Hello"), ("assistant", texts["whole"]), ("user", "And?"))
+    assert told["usage"]["input_tokens"] == len(prompt_ids(*conversation))
+    assert (told["gone"]["kind"], told["gone"]["code"]) == ("NotFoundError", "response_not_found")
+
+
 def test_models_and_names_of_requests(said: dict[str, Any]) -> None:
     assert set(said["models"]) == {MODEL, ALIAS}
     assert said["model"] == MODEL

@@ -122,3 +122,39 @@ def test_several_calls_at_once(made_stage: Stage, client: openai.OpenAI, name: s
     messages += [{"role": "tool", "tool_call_id": call.id, "content": "5 degrees"} for call in calls]
     assert ask(client, streams, **told).message.content == "Fine."
     check_continued(made_stage.recorder.take())
+
+
+def respond(client: openai.OpenAI, streams: bool, **fields: Any) -> Any:
+    """A response."""
+    if not streams:
+        return client.responses.create(**fields)
+    with client.responses.stream(**fields) as stream:
+        return stream.get_final_response()
+
+
+@pytest.mark.parametrize("by", ["id", "items"])
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streams"])
+def test_a_loop_of_responses(made_stage: Stage, client: openai.OpenAI, streams: bool, by: str) -> None:
+    model = made_stage.models["Qwen3"]
+    said = [text for number in range(_NUM_ROUNDS) for text in (weather("Qwen3", f"Chur {number}"), f"It is {number}.")]
+    played_verifier.play(model.folder, [call_tokens(model, text) for text in said])
+    tools: list[Any] = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    told: dict[str, Any] = {"model": model.family.model, "tools": tools, "instructions": "Be brief."}
+    conversation: list[Any] = []
+    before, sessions = None, []
+    for number in range(_NUM_ROUNDS):
+        new: list[Any] = [{"role": "user", "content": f"{streams}, {by}: how is Chur {number}?"}]
+        for is_result in (False, True):
+            given = {"previous_response_id": before, "input": new} if by == "id" else {"input": [*conversation, *new]}
+            response = respond(client, streams, **told, **given, max_output_tokens=400)
+            sessions.append(response.usage.model_extra["kakeya"]["session"])
+            conversation += [*new, *response.output]
+            before = response.id
+            if is_result:
+                assert response.output_text == f"It is {number}."
+            else:
+                call = next(item for item in response.output if item.type == "function_call")
+                assert json.loads(call.arguments) == {"city": f"Chur {number}", "days": 2}
+                new = [{"type": "function_call_output", "call_id": call.call_id, "output": f"{number} degrees"}]
+    assert [(each["state"], each["why"]) for each in sessions[1:]] == [("continued", "next-turn")] * len(sessions[1:])
+    assert all(each["appended"] <= _MAX_TEMPLATE_TOKENS for each in sessions[1:])

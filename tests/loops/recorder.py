@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from tests.integration.processes import LONG_SECONDS
 
-_CHATS = ("/chat/completions", "/v1/messages", "/api/chat")
+_CHATS = ("/chat/completions", "/responses", "/v1/messages", "/api/chat")
 _OF_ONE_HOP = ("connection", "transfer-encoding", "keep-alive", "content-length", "host", "date", "server")
 _PIECE = 1 << 16
 

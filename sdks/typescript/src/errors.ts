@@ -73,6 +73,12 @@ export class SessionNotFound extends KakeyaError {
   static override readonly reason: Reason = "SESSION_NOT_FOUND";
 }
 
+/** Never stored, deleted, expired, or another tenant's. */
+export class ObjectNotFound extends KakeyaError {
+  static override readonly status: Status = "NOT_FOUND";
+  static override readonly reason: Reason = "OBJECT_NOT_FOUND";
+}
+
 /** The request can never succeed; the session is unchanged. */
 export class InvalidRequest extends KakeyaError {
   static override readonly status: Status = "INVALID_ARGUMENT";

@@ -1,9 +1,21 @@
-"""`openai-agents` on chat completions: an agent with a tool, whose items go back as it makes them."""
+"""`openai-agents`: an agent with a tool, whose items go back as it makes them.
 
+On chat completions, or on responses where its argument says so.
+"""
+
+import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
 
 from tests.agents.drivers.weather import get_weather
@@ -12,7 +24,8 @@ from tests.loops.drivers.driver import Talk, serve
 
 async def hold(talk: Talk) -> AsyncGenerator[str, None]:
     async with AsyncOpenAI(base_url=talk.base_url, api_key="none", max_retries=0) as client:
-        model = OpenAIChatCompletionsModel(model=talk.model, openai_client=client)
+        kind = OpenAIResponsesModel if sys.argv[1:] == ["responses"] else OpenAIChatCompletionsModel
+        model = kind(model=talk.model, openai_client=client)
         settings = ModelSettings(max_tokens=talk.max_tokens, include_usage=True)
         told: dict[str, Any] = {"model": model, "model_settings": settings, "tools": [function_tool(get_weather)]}
         agent = Agent(name="Nano", instructions=talk.system or None, **told)

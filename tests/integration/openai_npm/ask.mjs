@@ -33,6 +33,23 @@ async function refused(ask) {
   return null;
 }
 
+async function responded() {
+  const asked = { model: given.model, input: "Hello", max_output_tokens: 24, temperature: 0 };
+  const first = await client.responses.create(asked);
+  const stream = client.responses.stream(asked);
+  const kinds = [];
+  for await (const event of stream) kinds.push(event.type);
+  const streamed = (await stream.finalResponse()).output_text;
+  const second = await client.responses.create({ ...asked, input: "And?", previous_response_id: first.id });
+  const found = await client.responses.retrieve(first.id);
+  const items = [];
+  for await (const item of client.responses.inputItems.list(second.id, { order: "asc" })) items.push(item);
+  await client.responses.delete(first.id);
+  const gone = await refused(() => client.responses.retrieve(first.id));
+  const texts = { whole: first.output_text, streamed, found: found.output_text };
+  return { texts, kinds, roles: items.map((item) => item.role), usage: second.usage, gone };
+}
+
 const text = (answer) => answer.choices[0].message.content;
 const whole = await chat();
 const stop = text(whole).slice(6, 9);
@@ -53,6 +70,7 @@ const results = {
     numLikeliest: token.top_logprobs.length,
   })),
   completion: (await client.completions.create({ model: given.model, prompt: "Hello", max_tokens: 4 })).usage,
+  responses: await responded(),
   models,
   model: (await client.models.retrieve(given.model)).id,
   requestId: response.headers.get("x-request-id"),

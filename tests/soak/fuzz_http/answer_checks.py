@@ -15,7 +15,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from tests.soak.fuzz_http.stream_checks import MESSAGES, UNFORESEEN, EventSchemas, errors_in, is_stream
+from tests.soak.fuzz_http.answerable import OLLAMA, items, unanswerable
+from tests.soak.fuzz_http.stream_checks import UNFORESEEN, EventSchemas, errors_in, is_stream
 
 _DOCUMENTED = [status_code_conformance, content_type_conformance, response_headers_conformance]
 POSITIVE = GenerationMode.POSITIVE.value
@@ -23,8 +24,6 @@ _RETRY_LATER = (429, 503)
 _MAX_SHOWN = 600
 _TOO_LONG = "prompt is too long"
 """So begins Anthropic's message of it."""
-_OLLAMA = "/api/"
-"""Ollama's, below it: its streams are lines, and come unless they are not wanted; its errors are texts."""
 _SAYS = {"/api/chat": "messages", "/api/generate": "prompt"}
 DEFAULT_TOKENS = 4
 """Of a chat's answer, where a request says nothing of it: what the shim is told."""
@@ -69,7 +68,7 @@ class AnswerChecks:
             yield from _failures(case, response, [response_schema_conformance])
         else:
             text = (response.content or b"").decode()
-            check = self._events.line_faults if case.path.startswith(_OLLAMA) else self._events.faults
+            check = self._events.line_faults if case.path.startswith(OLLAMA) else self._events.faults
             yield from check(case.path, text)
             if UNFORESEEN.intersection(errors_in(text)):
                 yield "a failure in the stream that nobody foresaw"
@@ -81,7 +80,7 @@ class AnswerChecks:
         """A valid request is refused for one of the written rules or not at all."""
         if mode_of(case) != POSITIVE:
             return
-        rules = [*broken_rules(case.body, self._vocab_size), *_named_session(case), *_unanswerable(case)]
+        rules = [*broken_rules(case.body, self._vocab_size), *_named_session(case), *unanswerable(case)]
         rules = [] if _asks_nothing(case) else rules
         if response.status_code == 200 and rules:
             yield f"accepted, although not: {rules[0][1]}"
@@ -103,7 +102,7 @@ def _may_be_refused(body: Any, error: dict[str, Any] | str) -> list[str]:
     return [
         *_forms(body),
         *(["tools"] if _holds_calls(body) else []),
-        *(["messages", "prompt", _TOO_LONG] if _says_too_long(error) and may_not_fit(body) else []),
+        *(["messages", "prompt", "input", _TOO_LONG] if _says_too_long(error) and may_not_fit(body) else []),
     ]
 
 
@@ -118,11 +117,13 @@ def may_not_fit(body: dict[str, Any]) -> bool:
     forgotten. A letter as it is written in JSON is a token at most.
     """
     own = (body.get("kakeya") or {}).get("on_overflow")
-    if own == "refuse" or (own is None and False in (body.get("truncate"), body.get("shift"))):
+    is_kept = False in (body.get("truncate"), body.get("shift")) or body.get("truncation") == "disabled"
+    if own == "refuse" or (own is None and is_kept):
         kept: Any = body
     else:
         system = [turn for turn in body.get("messages") or () if turn.get("role") in ("system", "developer")]
-        kept = [body.get("tools"), body.get("system"), system]
+        system += [item for item in items(body) if item.get("role") in ("system", "developer")]
+        kept = [body.get("tools"), body.get("system"), body.get("instructions"), system]
     return len(json.dumps(kept)) + _TEMPLATE_TOKENS >= WINDOW
 
 
@@ -137,7 +138,7 @@ def _holds_calls(body: dict[str, Any]) -> bool:
 
 def _wants_stream(case: Case) -> bool:
     body: Any = case.body
-    if not case.path.startswith(_OLLAMA):
+    if not case.path.startswith(OLLAMA):
         return bool(body.get("stream"))
     return case.path in _SAYS and not _asks_nothing(case) and body.get("stream") is not False
 
@@ -154,6 +155,8 @@ def _forms(body: Any) -> list[str]:
     own, config = body.get("kakeya") or {}, body.get("output_config") or {}
     found = [f"kakeya.{name}" for name in ("regex", "choice", "grammar") if own.get(name) is not None]
     found += ["response_format"] if (body.get("response_format") or {}).get("type") == "json_schema" else []
+    text = body.get("text") or {}
+    found += ["text.format"] if (text.get("format") or {}).get("type") == "json_schema" else []
     found += ["output_config.format"] if config.get("format") else []
     found += ["format"] if isinstance(body.get("format"), dict) else []
     return found
@@ -163,52 +166,6 @@ def _named_session(case: Case) -> list[tuple[str, str]]:
     """As in `broken_rules`: there is no session of a name that is drawn."""
     is_named = any(name.lower() == "kakeya-session-id" for name in case.headers or ())
     return [("kakeya-session-id", "a session that is named is there")] if is_named else []
-
-
-def _unanswerable(case: Case) -> list[tuple[str, str]]:
-    """As in `broken_rules`: of Anthropic's messages, and of Ollama's, some leave nothing to answer."""
-    if case.path.startswith(_OLLAMA) and isinstance(case.body, dict):
-        return _unanswerable_of_ollama(case.body)
-    if not case.path.startswith(MESSAGES) or not isinstance(case.body, dict):
-        return []
-    body: dict[str, Any] = case.body
-    said = [turn for turn in body["messages"] if turn["role"] != "system" or _has_block("text", turn["content"])]
-    answer: list[Any] = []
-    while said and said[-1]["role"] == "assistant":
-        answer += _blocks(said.pop()["content"])
-    if _has_block("tool_use", answer):
-        return [("messages", "a call has its result")]
-    if _lacks_tool_of_reference(body):
-        return [("messages", "a tool that is referred to is among the tools")]
-    is_nothing = not said and not _has_block("text", answer) and not _has_block("text", body.get("system"))
-    return [("messages", "there is something to answer")] if is_nothing else []
-
-
-def _unanswerable_of_ollama(body: dict[str, Any]) -> list[tuple[str, str]]:
-    broken = [("think", "the model thinks, which kakeya-nano does not")] if body.get("think") else []
-    messages = body.get("messages") or [{"role": "user"}]
-    last = messages[-1]
-    if last["role"] == "assistant":
-        if last.get("tool_calls"):
-            broken.append(("messages", "a call has its result"))
-        elif not last.get("content") and len(messages) == 1:
-            broken.append(("messages", "there is something to answer"))
-    return broken
-
-
-def _lacks_tool_of_reference(body: dict[str, Any]) -> bool:
-    told = [block for turn in body["messages"] for block in _blocks(turn["content"])]
-    found = [block for each in told if each["type"] == "tool_result" for block in _blocks(each.get("content"))]
-    offered = {tool["name"] for tool in body.get("tools") or ()}
-    return any(block["type"] == "tool_reference" and block["tool_name"] not in offered for block in found)
-
-
-def _blocks(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-
-
-def _has_block(kind: str, content: Any) -> bool:
-    return any(block["type"] == kind and block.get("text", kind) for block in _blocks(content))
 
 
 def mode_of(case: Case) -> str:
@@ -253,7 +210,8 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
 def _lacks_called_tool(body: dict[str, Any]) -> bool:
     choice = body.get("tool_choice")
     kind = choice.get("type") if isinstance(choice, dict) else choice
-    offered = [tool.get("function", tool)["name"] for tool in body.get("tools") or ()]
+    offered = [tool.get("function", tool).get("name") for tool in body.get("tools") or ()]
+    offered = [name for name in offered if name is not None]  # a search has none
     if isinstance(choice, dict) and kind in ("tool", "function"):
         return choice.get("function", choice).get("name") not in offered
     return kind in ("any", "required") and not offered

@@ -21,7 +21,7 @@ from tests.soak.fuzz_http.answer_checks import POSITIVE, mode_of
 MAX_CHOICES = 4
 """What the shim is told to give at most, as a number that the document says."""
 _MAX_TOKENS = 4
-_LENGTHS = ("max_tokens", "max_completion_tokens")
+_LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 # A longer one that is valid would measure how fast the model reads; far longer ones that are refused are sent.
 MAX_VALID_LETTERS = 20_000
 _COVERAGE_SHARE = 0.4
@@ -38,11 +38,13 @@ class Manner(Enum):
 _MANNERS = (*(Manner.TAME, Manner.STREAMED) * 3, Manner.WILD)
 # How many of the drawn requests go where; routes without parameters have nothing that could be drawn.
 _SHARES = {
-    ("chat", GenerationMode.POSITIVE): 0.20,
-    ("chat", GenerationMode.NEGATIVE): 0.14,
-    ("complete", GenerationMode.POSITIVE): 0.16,
-    ("complete", GenerationMode.NEGATIVE): 0.08,
-    ("messages", GenerationMode.POSITIVE): 0.14,
+    ("chat", GenerationMode.POSITIVE): 0.16,
+    ("chat", GenerationMode.NEGATIVE): 0.12,
+    ("createResponse", GenerationMode.POSITIVE): 0.10,
+    ("createResponse", GenerationMode.NEGATIVE): 0.06,
+    ("complete", GenerationMode.POSITIVE): 0.12,
+    ("complete", GenerationMode.NEGATIVE): 0.06,
+    ("messages", GenerationMode.POSITIVE): 0.12,
     ("messages", GenerationMode.NEGATIVE): 0.06,
     ("ollamaChat", GenerationMode.POSITIVE): 0.08,
     ("ollamaChat", GenerationMode.NEGATIVE): 0.04,

@@ -9,13 +9,13 @@ import jsonschema_rs
 from schemathesis import Response
 
 MESSAGES = "/v1/messages"
-"""Anthropic's API: its events have names, which are their types."""
+RESPONSES = "/v1/responses"
+"""The APIs whose events have names, which are their types."""
 DONE = "[DONE]"
 UNFORESEEN = frozenset({"internal_error", "api_error"})
 """What OpenAI's errors have as their code then, and Anthropic's as their type."""
-_EVENT = re.compile(r"(?:event: (?P<name>\w+)\n)?data: (?P<data>[^\n]*)")
-_LAST = "message_stop"
-_ERROR = re.compile(r'(?:event: error\n)?data: (?P<data>\{(?:"type":"error",)?"error":.*)')
+_EVENT = re.compile(r"(?:event: (?P<name>[\w.]+)\n)?data: (?P<data>[^\n]*)")
+_LAST = ("message_stop", "response.failed")
 _STREAM, _LINES = "text/event-stream", "application/x-ndjson"
 _ERRORS = ({"$ref": "#/components/schemas/ErrorAnswer"}, {"$ref": "#/components/schemas/MessagesError"})
 _UNFORESEEN_LINE = "an unforeseen error"
@@ -70,9 +70,9 @@ class EventSchemas:
             return
         name, data = match["name"], match["data"]
         event = None if data == DONE else json.loads(data)
-        if name != (event["type"] if event is not None and path == MESSAGES else None):
+        if name != (event["type"] if event is not None and path in (MESSAGES, RESPONSES) else None):
             yield f"an event of the name {name} has the data {data[:80]}"
-        is_end = data == DONE or name == _LAST or self._error.is_valid(event)
+        is_end = data == DONE or name in _LAST or (path != RESPONSES and self._error.is_valid(event))
         if is_end != is_last:
             yield f"the last event ends no stream: {data[:80]}" if is_last else f"{data[:80]} before the end"
         if event is not None:
@@ -85,8 +85,9 @@ class EventSchemas:
 
 def errors_in(text: str) -> list[str]:
     """The codes of a stream's error events, or their types where they have none."""
-    found = [_ERROR.fullmatch(block) for block in text.split("\n\n")]
-    errors = [json.loads(match["data"])["error"] for match in found if match]
+    found = [_EVENT.fullmatch(block) for block in text.split("\n\n")]
+    told = [json.loads(match["data"]) for match in found if match and match["data"] != DONE]
+    errors = [event["error"] for event in told if event.get("error")]
     return [str(error.get("code", error["type"])) for error in errors]
 
 

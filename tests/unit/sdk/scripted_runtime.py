@@ -144,6 +144,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.by_request_id: dict[str, str] = {}
         self.tagged: list[tuple[bytes, pb.TagTurnRequest]] = []
         self.given_up: set[str] = set()
+        self.objects: dict[str, bytes] = {}
         self.num_cancelled = 0
         self.hold_after: int | None = None
         self.on_hold: Callable[[], None] = lambda: None
@@ -519,6 +520,26 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
                 if known == tag and there.session_id in self.sessions and is_wanted:
                     return self._found(number, there)
         return pb.FindSessionResponse()
+
+    def StoreObject(self, request: pb.StoreObjectRequest, context: grpc.ServicerContext) -> Any:
+        self._come("StoreObject", request, context)
+        self.objects[request.id] = request.data
+        self._leave("StoreObject", context)
+        return pb.StoreObjectResponse()
+
+    def FetchObject(self, request: pb.FetchObjectRequest, context: grpc.ServicerContext) -> Any:
+        self._come("FetchObject", request, context)
+        if request.id not in self.objects:
+            fails("OBJECT_NOT_FOUND")(context)
+        self._leave("FetchObject", context)
+        return pb.FetchObjectResponse(data=self.objects[request.id])
+
+    def DeleteObject(self, request: pb.DeleteObjectRequest, context: grpc.ServicerContext) -> Any:
+        self._come("DeleteObject", request, context)
+        if self.objects.pop(request.id, None) is None:
+            fails("OBJECT_NOT_FOUND")(context)
+        self._leave("DeleteObject", context)
+        return pb.DeleteObjectResponse()
 
     def _found(self, number: int, there: pb.TagTurnRequest) -> pb.FindSessionResponse:
         session, length = self.sessions[there.session_id], there.place.history_length

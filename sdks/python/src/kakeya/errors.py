@@ -58,6 +58,10 @@ class SessionNotFound(KakeyaError, status=grpc.StatusCode.NOT_FOUND, reason=Erro
     """Unknown, closed or expired."""
 
 
+class ObjectNotFound(KakeyaError, status=grpc.StatusCode.NOT_FOUND, reason=ErrorReason.ERROR_REASON_OBJECT_NOT_FOUND):
+    """Never stored, deleted, expired, or another tenant's."""
+
+
 class InvalidRequest(KakeyaError, status=grpc.StatusCode.INVALID_ARGUMENT):
     """The request can never succeed; the session is unchanged."""
 

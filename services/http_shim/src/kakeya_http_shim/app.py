@@ -35,7 +35,10 @@ from kakeya_http_shim.routes.ollama_routes import (
     OllamaPrompts,
     OllamaShow,
 )
-from kakeya_http_shim.routes.openapi_document import document
+from kakeya_http_shim.routes.openapi.document import document
+from kakeya_http_shim.routes.responses.kept_routes import KeptRoutes
+from kakeya_http_shim.routes.responses.response_route import ResponsesRoute
+from kakeya_http_shim.routes.responses.running import Running
 from kakeya_http_shim.routes.text_routes import DetokenizeRoute, TemplateRoute, TokenizeRoute
 from kakeya_http_shim.settings import HttpSettings
 
@@ -73,6 +76,7 @@ def _routed(desk: Desk, metrics: Metrics, page: Sequence[Route]) -> Starlette:
         Route("/v1/completions", CompletionRoute(desk), methods=["POST"]),
         Route("/v1/messages", MessagesRoute(desk), methods=["POST"]),
         Route("/v1/messages/count_tokens", CountTokensRoute(desk), methods=["POST"]),
+        *_of_responses(desk),
         Route("/v1/models", listing.models),
         Route("/v1/models/{id:path}", listing.model),
         *_of_ollama(desk),
@@ -97,6 +101,18 @@ def _routed(desk: Desk, metrics: Metrics, page: Sequence[Route]) -> Starlette:
     return app
 
 
+def _of_responses(desk: Desk) -> list[Route]:
+    running = Running()
+    kept = KeptRoutes(desk, running)
+    return [
+        Route("/v1/responses", ResponsesRoute(desk, running), methods=["POST"]),
+        Route("/v1/responses/{id}", kept.response, methods=["GET"]),
+        Route("/v1/responses/{id}", kept.delete, methods=["DELETE"]),
+        Route("/v1/responses/{id}/input_items", kept.items, methods=["GET"]),
+        Route("/v1/responses/{id}/cancel", kept.cancel, methods=["POST"]),
+    ]
+
+
 def _of_ollama(desk: Desk) -> list[Route]:
     listing = OllamaListing(desk)
     return [
@@ -116,7 +132,7 @@ def _with_cors(app: ASGIApp, settings: HttpSettings) -> ASGIApp:
     return CORSMiddleware(
         app,
         allow_origins=settings.cors_origins,
-        allow_methods=["GET", "POST"],
+        allow_methods=["GET", "POST", "DELETE"],
         allow_headers=["*"],
         expose_headers=[
             *("x-request-id", "request-id", "retry-after", "deprecation", "sunset", "link"),

@@ -1,4 +1,7 @@
-"""An error as the API that was asked has it: OpenAI's, below /v1/messages Anthropic's, below /api Ollama's."""
+"""An error as the API that was asked has it: OpenAI's, below /v1/messages Anthropic's, below /api Ollama's.
+
+Responses have OpenAI's errors, with the fields of that API.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,6 +14,11 @@ from kakeya_http_shim.problems import CONTEXT_LENGTH_EXCEEDED, ApiError
 
 _MESSAGES: Final = "/v1/messages"
 _OLLAMA: Final = "/api/"
+_RESPONSES: Final = "/v1/responses"
+_CHATS, _ITEMS = "messages", "input"
+"""The same in either API; all is worked on as a chat."""
+_OF_NONE: Final = ("unknown_parameter", "unsupported_parameter")
+"""Codes of fields that are none of Responses."""
 _KINDS: Final = {
     401: "authentication_error",
     403: "permission_error",
@@ -51,6 +59,8 @@ def shape_of(scope: Mapping[str, Any]) -> ErrorShape:
     path = scope.get("path", "")
     if path.startswith(_OLLAMA):
         return _OF_OLLAMA
+    if path == _RESPONSES or path.startswith(f"{_RESPONSES}/"):
+        return _OF_RESPONSES
     return _OF_MESSAGES if is_of_messages(path) else _OF_OPENAI
 
 
@@ -81,10 +91,21 @@ def _with_field(error: ApiError) -> str:
     return f"{error.param}: {message}" if error.param and not message.startswith(error.param) else message
 
 
+def as_responses(error: ApiError) -> ApiError:
+    """With the name that the field at fault has there."""
+    if error.param != _CHATS or error.code in _OF_NONE:
+        return error
+    message = error.message
+    if message.startswith(f"{_CHATS}:"):
+        message = _ITEMS + message.removeprefix(_CHATS)
+    return ApiError(error.status, message, type=error.type, param=_ITEMS, code=error.code)
+
+
 def _as_openai(error: ApiError, _: str) -> dict[str, Any]:
     return error.body()
 
 
+_OF_RESPONSES: Final = ErrorShape("error", lambda error, _: as_responses(error).body())
 _OF_MESSAGES: Final = ErrorShape("error", _as_anthropic)
 _OF_OLLAMA: Final = ErrorShape("", _as_ollama, is_line=True)
 _OF_OPENAI: Final = ErrorShape("", _as_openai)

@@ -12,7 +12,7 @@ class HttpSessionSettings(ListenerSettings):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "sessions": (
             "live_sessions on_overflow session_park_after_seconds session_close_after_seconds shared_head_tokens "
-            "session_ttl_seconds"
+            "session_ttl_seconds stored_responses response_ttl_seconds"
         ),
     }
 
@@ -55,4 +55,18 @@ class HttpSessionSettings(ListenerSettings):
         unit="seconds",
         reason="its lane is free again soon if this process is killed",
         ge=1,
+    )
+    stored_responses: Literal["on", "off"] = setting(
+        "on",
+        "whether a response (`/v1/responses`) is stored with the runtime unless its request says otherwise. Off, none "
+        "is, and each says so",
+        reason="so OpenAI's API does it",
+    )
+    response_ttl_seconds: int = setting(
+        86_400,
+        "time for which a response is stored",
+        unit="seconds",
+        reason="a conversation is gone on with the next day",
+        ge=1,
+        le=30 * 86_400,
     )

@@ -9,6 +9,7 @@ from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.connection import RedisConnection, in_ms
 from kakeya_router.store.fleet.tunnel_store import TunnelStore
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.object_store import ObjectStore
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.journal_store import JournalStore
@@ -35,6 +36,7 @@ class Stores:
         self.workers = WorkerStore(redis, settings.worker_lease_seconds)
         self.tunnels = TunnelStore(redis)
         self.credentials = CredentialStore(redis)
+        self.objects = ObjectStore(redis)
         self.queue = QueueStore(
             redis, lease_seconds=LEASE_SECONDS, queue_length=settings.queue_length, grace_seconds=LEASE_SECONDS
         )

@@ -8,6 +8,7 @@ from kakeya_router.api.models import Models
 from kakeya_router.api.registry_service import RegistryService
 from kakeya_router.api.runtime_service import RuntimeService
 from kakeya_router.api.session_pages import SessionPages
+from kakeya_router.api.stored_objects import StoredObjects
 from kakeya_router.api.tunnelling import Tunnelling
 from kakeya_router.api.watching import Watching
 from kakeya_router.base import Base
@@ -212,6 +213,7 @@ class Parts:
             pages,
             work.park_requests,
             work.tagging,
+            StoredObjects(stores.objects),
         )
         quota = Quota(settings.tenant_max_sessions, settings.tenant_max_bytes, settings.tenant_tokens_per_minute)
         self.guard = access_guard.guard(

@@ -67,8 +67,8 @@ class WorkerSettings(RpcServerSettings):
     backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU", metavar="NAME")
     weights: Literal["auto", "gguf", "float32", "bfloat16", "int8", _Quantized] = setting(
         "auto",
-        "mode of the weights. gguf, a GGUF file's blocks as they are, and int8 are exact, and torch's alone; fewer bits "
-        "come from such a file. 2bit and more are for what mlx-lm quantized so, on MLX",
+        "mode of the weights. gguf, a GGUF file's blocks as they are, and int8 are exact, and torch's alone; fewer "
+        "bits come from such a file. 2bit and more are for what mlx-lm quantized so, on MLX",
         reason="exact where the CPU multiplies integers fast: gguf for a GGUF file with blocks, else int8. Otherwise, "
         "and on MLX, what the checkpoint has",
     )

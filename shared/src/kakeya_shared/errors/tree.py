@@ -53,6 +53,10 @@ class SessionNotFound(KakeyaError, reason=ErrorReason.ERROR_REASON_SESSION_NOT_F
     """Unknown, closed or expired."""
 
 
+class ObjectNotFound(KakeyaError, reason=ErrorReason.ERROR_REASON_OBJECT_NOT_FOUND, status=grpc.StatusCode.NOT_FOUND):
+    """Never stored, deleted, expired, or another tenant's."""
+
+
 class InvalidRequest(KakeyaError, status=grpc.StatusCode.INVALID_ARGUMENT):
     """The request can never succeed; the session's state is unchanged."""
 

@@ -10,7 +10,7 @@ from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.fields import RequestModel, RuledModel
-from kakeya_http_shim.routes.openapi_document import document
+from kakeya_http_shim.routes.openapi.document import document
 from tests.unit.http_shim.shim import HELLO, Shim
 
 WITHOUT_EFFECT = {

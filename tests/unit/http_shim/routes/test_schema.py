@@ -17,7 +17,8 @@ from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.fields import RequestModel
 from kakeya_http_shim.requests.generation_fields import GenerationFields, StreamOptions
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
-from kakeya_http_shim.routes.openapi_document import document
+from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
+from kakeya_http_shim.routes.openapi.document import document
 
 _MAX_CHOICES = 8
 _DOCUMENT = document("0", max_choices=_MAX_CHOICES)
@@ -121,6 +122,46 @@ _OLLAMA_OPTIONS = {
     "top_logprobs": 1,
     "kakeya": {"on_overflow": "evict"},
 }
+_TEXT = {"type": "input_text", "text": "Hello!"}
+_RESPONSES = {
+    "input": [
+        {"role": "user", "content": "Hello!"},
+        {"type": "message", "role": "developer", "content": [_TEXT], "status": "completed"},
+        {"type": "reasoning", "id": "1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        {
+            "type": "message",
+            "role": "assistant",
+            "phase": "commentary",
+            "content": [
+                {"type": "output_text", "text": "I add.", "annotations": [], "logprobs": [], "parsed": None},
+                {"type": "refusal", "refusal": "No."},
+            ],
+        },
+        {"type": "function_call", "call_id": "1", "name": "add", "arguments": "{}", "namespace": "a"},
+        {"type": "function_call_output", "call_id": "1", "output": [_TEXT], "name": "add"},
+    ],
+}
+_RESPONSES_OPTIONS = {
+    "input": "Hello!",
+    "instructions": "Be brief.",
+    "tools": [
+        {"type": "function", "name": "add", "description": "a", "parameters": {"type": "object"}, "strict": True},
+        {"type": "web_search", "external_web_access": False},
+        {"type": "namespace", "name": "a", "description": "b", "tools": [{"type": "function", "name": "add"}]},
+    ],
+    "tool_choice": "auto",
+    "text": {"format": {"type": "json_schema", "name": "a", "schema": {}, "strict": True}, "verbosity": "medium"},
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "truncation": "auto",
+    "previous_response_id": "resp_1",
+    "store": True,
+    "include": ["reasoning.encrypted_content"],
+    "metadata": {"a": "b"},
+    "stream": True,
+    "stream_options": {"include_obfuscation": False},
+    "background": False,
+    "kakeya": {"on_overflow": "evict"},
+}
 _SCHEMA = {"name": "a", "description": "b", "schema": {"type": "object"}, "strict": True}
 _COMPLETIONS: list[dict[str, Any]] = [
     {"prompt": prompt} for prompt in ("Once", ["Once", "upon"], [1, 2], [[1], [2, 3]])
@@ -137,6 +178,8 @@ _CASES: list[tuple[type[RequestModel], dict[str, Any]]] = [
     (OllamaChatRequest, _OLLAMA_OPTIONS),
     (OllamaGenerateRequest, {"model": "a", "prompt": "Once", "system": "Be brief.", "raw": False, "suffix": ""}),
     (OllamaShowRequest, {"model": "a", "verbose": True}),
+    (ResponsesRequest, _RESPONSES),
+    (ResponsesRequest, _RESPONSES_OPTIONS),
     *((TokenizeRequest, body) for body in ({"prompt": "a"}, {"content": "a", "add_special": True}, _CHAT)),
     (TemplateRequest, _CHAT),
     (DetokenizeRequest, {"tokens": [1, 2]}),
@@ -270,6 +313,7 @@ def test_what_the_schema_allows_is_read_and_nothing_else(model: type[RequestMode
         (TokenizeRequest, {}),
         (OllamaGenerateRequest, {"model": "a"}),
         (OllamaShowRequest, {}),
+        (ResponsesRequest, {}),
         (StreamOptions, {}),  # 2 fields of 3 values
     ],
 )

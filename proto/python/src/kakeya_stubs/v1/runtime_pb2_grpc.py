@@ -100,6 +100,21 @@ class RuntimeServiceStub:
                 request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionResponse.FromString,
                 _registered_method=True)
+        self.StoreObject = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/StoreObject',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.StoreObjectRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.StoreObjectResponse.FromString,
+                _registered_method=True)
+        self.FetchObject = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/FetchObject',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectResponse.FromString,
+                _registered_method=True)
+        self.DeleteObject = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/DeleteObject',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.DeleteObjectRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.DeleteObjectResponse.FromString,
+                _registered_method=True)
 
 
 class RuntimeServiceServicer:
@@ -205,6 +220,28 @@ class RuntimeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StoreObject(self, request, context):
+        """Keeps an object of the caller's until its time to live is over, in place of the one that has its id. The runtime does not
+        look inside. QUOTA_EXCEEDED where the tenant has a quota of bytes, and its objects would be more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchObject(self, request, context):
+        """The caller's object. To others it does not exist (OBJECT_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteObject(self, request, context):
+        """Forgets the caller's object.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RuntimeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -272,6 +309,21 @@ def add_RuntimeServiceServicer_to_server(servicer, server):
                     servicer.FindSession,
                     request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionRequest.FromString,
                     response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionResponse.SerializeToString,
+            ),
+            'StoreObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.StoreObject,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.StoreObjectRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.StoreObjectResponse.SerializeToString,
+            ),
+            'FetchObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchObject,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectResponse.SerializeToString,
+            ),
+            'DeleteObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteObject,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.DeleteObjectRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.DeleteObjectResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -626,6 +678,87 @@ class RuntimeService:
             '/kakeya.v1.RuntimeService/FindSession',
             kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionRequest.SerializeToString,
             kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StoreObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/StoreObject',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.StoreObjectRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.StoreObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/FetchObject',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/DeleteObject',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.DeleteObjectRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.DeleteObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

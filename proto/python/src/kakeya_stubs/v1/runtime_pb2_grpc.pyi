@@ -75,6 +75,14 @@ class RuntimeServiceStub:
     is asked about. It is not use of the session, and does not refresh its idle time. What it says may have changed by the
     time that it arrives: a Turn with a boundary never appends behind another one all the same.
     """
+    StoreObject: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.StoreObjectRequest, _runtime_pb2.StoreObjectResponse]
+    """Keeps an object of the caller's until its time to live is over, in place of the one that has its id. The runtime does not
+    look inside. QUOTA_EXCEEDED where the tenant has a quota of bytes, and its objects would be more.
+    """
+    FetchObject: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.FetchObjectRequest, _runtime_pb2.FetchObjectResponse]
+    """The caller's object. To others it does not exist (OBJECT_NOT_FOUND)."""
+    DeleteObject: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.DeleteObjectRequest, _runtime_pb2.DeleteObjectResponse]
+    """Forgets the caller's object."""
 
 @_typing.type_check_only
 class RuntimeServiceAsyncStub(RuntimeServiceStub):
@@ -118,6 +126,14 @@ class RuntimeServiceAsyncStub(RuntimeServiceStub):
     is asked about. It is not use of the session, and does not refresh its idle time. What it says may have changed by the
     time that it arrives: a Turn with a boundary never appends behind another one all the same.
     """
+    StoreObject: _aio.UnaryUnaryMultiCallable[_runtime_pb2.StoreObjectRequest, _runtime_pb2.StoreObjectResponse]  # type: ignore[assignment]
+    """Keeps an object of the caller's until its time to live is over, in place of the one that has its id. The runtime does not
+    look inside. QUOTA_EXCEEDED where the tenant has a quota of bytes, and its objects would be more.
+    """
+    FetchObject: _aio.UnaryUnaryMultiCallable[_runtime_pb2.FetchObjectRequest, _runtime_pb2.FetchObjectResponse]  # type: ignore[assignment]
+    """The caller's object. To others it does not exist (OBJECT_NOT_FOUND)."""
+    DeleteObject: _aio.UnaryUnaryMultiCallable[_runtime_pb2.DeleteObjectRequest, _runtime_pb2.DeleteObjectResponse]  # type: ignore[assignment]
+    """Forgets the caller's object."""
 
 class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
     """Sessions of one runtime. Every call is token-level: the runtime applies no chat template."""
@@ -236,5 +252,31 @@ class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
         is asked about. It is not use of the session, and does not refresh its idle time. What it says may have changed by the
         time that it arrives: a Turn with a boundary never appends behind another one all the same.
         """
+
+    @_abc_1.abstractmethod
+    def StoreObject(
+        self,
+        request: _runtime_pb2.StoreObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.StoreObjectResponse, _abc.Awaitable[_runtime_pb2.StoreObjectResponse]]:
+        """Keeps an object of the caller's until its time to live is over, in place of the one that has its id. The runtime does not
+        look inside. QUOTA_EXCEEDED where the tenant has a quota of bytes, and its objects would be more.
+        """
+
+    @_abc_1.abstractmethod
+    def FetchObject(
+        self,
+        request: _runtime_pb2.FetchObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.FetchObjectResponse, _abc.Awaitable[_runtime_pb2.FetchObjectResponse]]:
+        """The caller's object. To others it does not exist (OBJECT_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def DeleteObject(
+        self,
+        request: _runtime_pb2.DeleteObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.DeleteObjectResponse, _abc.Awaitable[_runtime_pb2.DeleteObjectResponse]]:
+        """Forgets the caller's object."""
 
 def add_RuntimeServiceServicer_to_server(servicer: RuntimeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

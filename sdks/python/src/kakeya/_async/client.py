@@ -8,6 +8,7 @@ import grpc
 
 from kakeya._async.calls import AsyncCalls
 from kakeya._async.lookups import AsyncLookups
+from kakeya._async.objects import AsyncObjects
 from kakeya._async.opening import AsyncOpening
 from kakeya._async.session import AsyncSession
 from kakeya._async.turns import AsyncTurns
@@ -18,7 +19,7 @@ from kakeya._transport._requests import TokenIds
 from kakeya.results import OverflowPolicy
 
 
-class AsyncClient(AsyncTurns, AsyncLookups, AsyncWatching):
+class AsyncClient(AsyncTurns, AsyncLookups, AsyncObjects, AsyncWatching):
     """A connection to a runtime; any number of sessions share it. As a context manager it disconnects when left.
 
     Args:

@@ -10,6 +10,7 @@ import grpc
 from kakeya._spans._tracing import choose
 from kakeya._sync.calls import Calls
 from kakeya._sync.lookups import Lookups
+from kakeya._sync.objects import SyncObjects
 from kakeya._sync.opening import Opening
 from kakeya._sync.session import Session
 from kakeya._sync.turns import Turns
@@ -19,7 +20,7 @@ from kakeya._transport._requests import TokenIds
 from kakeya.results import OverflowPolicy
 
 
-class Client(Turns, Lookups, Watching):
+class Client(Turns, Lookups, SyncObjects, Watching):
     """A connection to a runtime; any number of sessions share it. As a context manager it disconnects when left.
 
     Args:

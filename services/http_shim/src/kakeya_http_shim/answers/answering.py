@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from kakeya import KakeyaError
 from kakeya_http_shim.answers.inference_span import InferenceSpan, inference_span
 from kakeya_http_shim.answers.question import Question
 from kakeya_http_shim.answers.reply import Reply
@@ -15,6 +16,7 @@ from kakeya_http_shim.choices.several import all_choices
 from kakeya_http_shim.choices.telling import Begun
 from kakeya_http_shim.conversations.said import SESSION_HEADER
 from kakeya_http_shim.metrics import Metrics
+from kakeya_http_shim.problems import ApiError, from_kakeya, internal
 from kakeya_http_shim.text.delta import Delta
 
 
@@ -32,7 +34,11 @@ class Answering:
 
     async def answer(self, question: Question, reply: Reply) -> None:
         """Raises KakeyaError, ApiError."""
-        with inference_span(question) as span:
+        work = self._answer(question, reply)
+        await (work if question.keep is None else question.keep.run(work))
+
+    async def _answer(self, question: Question, reply: Reply) -> None:
+        with inference_span(question) as span, _given_up(question):
             async with (
                 aclosing(all_choices(self.maker, question.asks, question.client)) as events,
                 aclosing(self._timed(events, reply, span)) as timed,
@@ -87,7 +93,8 @@ async def _whole(question: Question, events: AsyncGenerator[tuple[int, Event], N
                 ended[index] = event
     wholes = [Whole(Delta.joined(pieces[index]), ended[index]) for index in range(len(pieces))]
     # Off the event loop, which thousands of tokens with their log-probabilities would stop.
-    await reply.whole(await asyncio.to_thread(question.writer.whole, _heading(question, fingerprint), wholes))
+    told = await asyncio.to_thread(question.writer.whole, _heading(question, fingerprint), wholes)
+    await reply.whole(await question.keep.end(told) if question.keep else told)
 
 
 async def _streamed(
@@ -104,6 +111,8 @@ async def _streamed(
                 opened[index] = event
                 heading = heading if heading.system_fingerprint else _heading(question, event.fingerprint)
                 stream.opens(heading, event)
+                if question.keep is not None:
+                    question.keep.begin()
                 begin_signs.set()
                 continue
             if isinstance(event, Begun):
@@ -118,7 +127,8 @@ async def _streamed(
                 told = question.writer.pieces(heading, index, event, is_first=is_first, spent=spent)
             else:
                 ended[index] = event
-                told = [question.writer.end(heading, index, event, is_first=is_first, spent=spent)]
+                end = question.writer.end(heading, index, event, is_first=is_first, spent=spent)
+                told = [await question.keep.end(end) if question.keep else end]
             begun.add(index)
             for data in told:
                 await stream.say(data)
@@ -126,6 +136,29 @@ async def _streamed(
         in_order = [ended[index].spent for index in range(len(ended))]
         await stream.say(question.writer.usage(heading, in_order))
     await reply.stream(question.writer.done(), is_last=True)
+
+
+@contextmanager
+def _given_up(question: Question) -> Iterator[None]:
+    """Where an answer has no end, that is kept of it."""
+    try:
+        yield
+    except BaseException as error:
+        if question.keep is not None:
+            question.keep.give_up(_failure(error))
+        raise
+
+
+def _failure(error: BaseException) -> ApiError | None:
+    """None: nobody wants the answer any more."""
+    match error:
+        case ApiError():
+            return error
+        case KakeyaError():
+            return from_kakeya(error)
+        case Exception():
+            return internal()
+    return None
 
 
 class _Stream:

@@ -1,7 +1,7 @@
 """What goes back to the client of one request: a whole answer, or a stream of events."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from starlette.types import Scope, Send
 
@@ -25,6 +25,7 @@ class Reply:
     Attributes:
         is_begun: a status has been sent; what fails now can only be said in the stream.
         headers: of an answer that is given, beside those of its form.
+        last_events: what a stream that fails says in the end; None: as all of its API say an error.
     """
 
     def __init__(self, scope: Scope, send: Send) -> None:
@@ -36,6 +37,7 @@ class Reply:
         self._last_sent_at = 0.0
         self.is_begun = False
         self.headers: dict[str, str] = {}
+        self.last_events: Callable[[ApiError], bytes] | None = None
 
     @property
     def facts(self) -> dict[str, str | int]:
@@ -60,7 +62,9 @@ class Reply:
         if self._is_over:
             return
         body = error_shapes.body(error, self._scope)
-        if self.is_begun:
+        if self.is_begun and self.last_events is not None:
+            await self.stream(self.last_events(error), is_last=True)
+        elif self.is_begun:
             said = body + b"\n" if self._shape.is_line else framed(body, self._shape.event)
             await self.stream(said, is_last=True)
         else:

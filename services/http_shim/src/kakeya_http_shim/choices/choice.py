@@ -69,7 +69,8 @@ class Spent:
         history_length: tokens of prompt and answer.
         num_retained: those that the model still sees.
         said: as of `Opened`.
-        num_drafted, num_accepted: drafts of the session's proposer that were checked, and right; known at its end.
+        num_drafted, num_accepted: drafts of the session's proposer that were checked, and right.
+        num_reasoning_tokens: of the answer's, up to the one that ended its thoughts; like drafts, known at its end.
         forgotten: of what was watched.
     """
 
@@ -81,6 +82,7 @@ class Spent:
     forgotten: Forgotten | None = None
     num_drafted: int = 0
     num_accepted: int = 0
+    num_reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,7 @@ class ChoiceMaker:
     def choice(self, ask: Ask, client: AsyncClient) -> AsyncGenerator[Event, None]:
         """One `Opened`, one `Begun` where a token comes, pieces of the answer, one `Ended`.
 
-        Raises KakeyaError, ApiError.
-        Close it where it is left before its end (`contextlib.aclosing`).
+        Close it where it is left before its end (`contextlib.aclosing`). Raises KakeyaError, ApiError.
         """
         live = ask.live
         if live is None:
@@ -277,7 +278,8 @@ def _told_end(opened: Opened, generation: AsyncGeneration, telling: Telling) -> 
     if telling.is_stopped:
         # Left before its end: the runtime may be a few tokens further, which nobody asked for.
         stopped: FinishReason = "tool_calls" if telling.has_calls else "stop"
-        return Ended(stopped, opened.spent(num_tokens), telling.stop_text, seconds=telling.seconds)
+        spent = replace(opened.spent(num_tokens), num_reasoning_tokens=telling.num_reasoning_tokens)
+        return Ended(stopped, spent, telling.stop_text, seconds=telling.seconds)
     done = generation.done
     reason = None if done is None else _FINISH_REASONS.get(done.stop_reason)
     if done is None or reason is None:
@@ -293,5 +295,6 @@ def _told_end(opened: Opened, generation: AsyncGeneration, telling: Telling) -> 
         opened.said,
         num_drafted=done.num_drafted_tokens,
         num_accepted=done.num_accepted_tokens,
+        num_reasoning_tokens=telling.num_reasoning_tokens,
     )
     return Ended(reason, spent, is_full=done.stop_reason is StopReason.TRUNCATED, seconds=telling.seconds)

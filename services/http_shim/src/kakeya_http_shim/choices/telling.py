@@ -63,6 +63,11 @@ class Telling:
         return Delta.joined(self._pieces)
 
     @property
+    def num_reasoning_tokens(self) -> int:
+        """Of the thoughts, up to the token that ended them."""
+        return self._text.num_reasoning_tokens
+
+    @property
     def has_calls(self) -> bool:
         """A call was told."""
         return any(piece.has_calls for piece in self._pieces)

@@ -161,7 +161,15 @@ class Ping(BaseModel):
 
 
 StreamEvent = MessageStart | BlockStart | BlockDelta | BlockStop | AnswerEnd | MessageStop | Ping
-STREAM_EVENTS = (MessageStart, BlockStart, BlockDelta, BlockStop, AnswerEnd, MessageStop, Ping)
+STREAM_EVENTS: tuple[type[BaseModel], ...] = (
+    MessageStart,
+    BlockStart,
+    BlockDelta,
+    BlockStop,
+    AnswerEnd,
+    MessageStop,
+    Ping,
+)
 
 
 class MessagesErrorBody(BaseModel):

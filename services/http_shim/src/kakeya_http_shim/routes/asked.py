@@ -1,6 +1,6 @@
 """A request that generates, once it is read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Generic, Self, TypeVar
@@ -9,6 +9,7 @@ from starlette.types import Scope
 
 from kakeya import AsyncClient
 from kakeya_http_shim.answers.writer import Writer
+from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.generation_fields import GenerationFields
 from kakeya_http_shim.routes.wanted_session import WantedSession
 
@@ -60,6 +61,7 @@ class Asked(Generic[Body]):
         is_short: its body is.
         headers: of its answer, beside those of all.
         park_after_seconds: as of `Chat`.
+        last_events: as of `Reply`.
     """
 
     body: Body
@@ -67,3 +69,4 @@ class Asked(Generic[Body]):
     is_short: bool
     headers: Mapping[str, str] = field(default_factory=dict)
     park_after_seconds: int | None = None
+    last_events: Callable[[ApiError], bytes] | None = None

@@ -7,7 +7,15 @@ from kakeya_http_shim.conversations.tags import Candidate
 from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.inner_system import without_inner_system
 from kakeya_http_shim.routes import prompts
+
+
+def fitting(body: ChatRequest, model: TextModel) -> ChatRequest:
+    """A request of an agent with its system messages where the model's chat template takes them."""
+    if model.tokenizer.takes_inner_system:
+        return body
+    return body.model_copy(update={"messages": without_inner_system(body.messages)})
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,7 @@ class GenerationRoute(ABC, Generic[Body]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError where the body is none of its kind."""
-        asked = await self._read(scope, receive)
-        if asked is not None:
+        if (asked := await self._read(scope, receive)) is not None:
             await self.answer(asked, scope, receive, send)
 
     async def answer(self, asked: Asked[Body], scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,6 +69,7 @@ class GenerationRoute(ABC, Generic[Body]):
 
         async def work(reply: Reply) -> None:
             reply.headers.update(asked.headers)
+            reply.last_events = asked.last_events
             question = await self._question(asked, caller)
             try:
                 await self._desk.answering.answer(question, reply)

@@ -10,13 +10,13 @@ from kakeya_http_shim.answers.writer import Writer
 from kakeya_http_shim.choices import thoughts
 from kakeya_http_shim.messages_api.as_chat import chat_request
 from kakeya_http_shim.messages_api.betas import ignored_betas
-from kakeya_http_shim.messages_api.inner_system import without_inner_system
 from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest
 from kakeya_http_shim.messages_api.messages_writer import MessagesWriter
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.routes import bodies, offered_tools, prompts
 from kakeya_http_shim.routes.asked import Asked
+from kakeya_http_shim.routes.chat_prompts import fitting
 from kakeya_http_shim.routes.generation_routes import ChatRoute
 from kakeya_http_shim.routes.text_routes import TextRoute
 
@@ -41,7 +41,7 @@ class MessagesRoute(ChatRoute):
         return Asked(body, writer, is_short, ignored_betas(scope))
 
     def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
-        return super()._for_model(_fitting(body, model), model)
+        return super()._for_model(fitting(body, model), model)
 
 
 class CountTokensRoute(TextRoute[CountTokensRequest]):
@@ -50,17 +50,10 @@ class CountTokensRoute(TextRoute[CountTokensRequest]):
     body = CountTokensRequest
 
     def _answer(self, body: CountTokensRequest, model: TextModel) -> CountedTokens:
-        chat = thoughts.asked_for(_fitting(chat_request(body), model), model)
+        chat = thoughts.asked_for(fitting(chat_request(body), model), model)
         offered_tools.check(chat.offered, model)
         prompt = prompts.chat(chat.messages, chat, model, max_tokens=self._max_tokens)
         return CountedTokens(input_tokens=len(prompt.token_ids))
-
-
-def _fitting(body: ChatRequest, model: TextModel) -> ChatRequest:
-    """With its system messages where the model's chat template takes them."""
-    if model.tokenizer.takes_inner_system:
-        return body
-    return body.model_copy(update={"messages": without_inner_system(body.messages)})
 
 
 def _understood(data: bytes) -> tuple[ChatRequest, Writer]:

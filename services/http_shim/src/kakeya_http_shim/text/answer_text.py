@@ -26,6 +26,7 @@ class AnswerText:
 
     Attributes:
         is_stopped: a stop text was found, or all calls were made that may be; what follows is none of the answer.
+        num_reasoning_tokens: tokens of the thoughts, up to the one that ended them.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class AnswerText:
         self._offset = offset
         self._held: tuple[int, TokenDetail | None] | None = None  # it ends the answer, unless another one follows
         self._num_tokens = 0
+        self.num_reasoning_tokens = 0
 
     @property
     def is_stopped(self) -> bool:
@@ -99,7 +101,10 @@ class AnswerText:
         return text
 
     def _piece(self, text: str, *, is_last: bool) -> Delta:
+        was_within = self._reasoning.is_within
         reasoning, answer = self._reasoning.push(text)
+        if (was_within or self._reasoning.is_within) and not is_last:
+            self.num_reasoning_tokens = self._num_tokens
         if is_last:
             rest = self._reasoning.flush()
             reasoning, answer = reasoning + rest[0], answer + rest[1]

@@ -36,6 +36,11 @@ class ReasoningSplit:
         self._blank = ""  # white space at the start
 
     @property
+    def is_within(self) -> bool:
+        """Whether the thoughts have begun and not ended, as far as that is certain."""
+        return self._place is _Place.THOUGHT
+
+    @property
     def num_held(self) -> int:
         """Characters that came in and of which nothing is certain yet."""
         return len(self._blank) + len(self._held)

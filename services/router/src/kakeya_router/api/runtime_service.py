@@ -12,6 +12,7 @@ from kakeya_router.api import session_messages
 from kakeya_router.api.call_gate import CallGate
 from kakeya_router.api.models import Models
 from kakeya_router.api.session_pages import SessionPages
+from kakeya_router.api.stored_objects import StoredObjects
 from kakeya_router.contract import creates, generates, lanes, refusals, turns
 from kakeya_router.contract.appends import AppendRequest
 from kakeya_router.contract.generates import Begun, Ended, GenerateRequest
@@ -54,6 +55,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     _pages: SessionPages
     _park_requests: ParkRequests
     _tagging: Tagging
+    _objects: StoredObjects
 
     def register(self, server: grpc.aio.Server) -> None:
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, server)
@@ -178,6 +180,20 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             return api.FindSessionResponse()
         _observe(found.session_id)
         return found.message()
+
+    async def StoreObject(self, request: api.StoreObjectRequest, context: Context) -> api.StoreObjectResponse:
+        with self._gate.inside():
+            await self._objects.store(request)
+        return api.StoreObjectResponse()
+
+    async def FetchObject(self, request: api.FetchObjectRequest, context: Context) -> api.FetchObjectResponse:
+        with self._gate.inside():
+            return api.FetchObjectResponse(data=await self._objects.fetch(request))
+
+    async def DeleteObject(self, request: api.DeleteObjectRequest, context: Context) -> api.DeleteObjectResponse:
+        with self._gate.inside():
+            await self._objects.delete(request)
+        return api.DeleteObjectResponse()
 
     async def _session(self, asked: str) -> SessionRecord:
         """The caller's session; raises SessionNotFound, StoreUnavailable."""

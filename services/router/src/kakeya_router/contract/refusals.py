@@ -14,6 +14,7 @@ from kakeya_shared.errors.tree import (
     InvariantViolated,
     KakeyaError,
     NoWorker,
+    ObjectNotFound,
     OperationRunning,
     OperationStopped,
     QueueFull,
@@ -52,6 +53,18 @@ def crowd_retry_seconds() -> float:
 
 def not_found() -> SessionNotFound:
     return SessionNotFound("no such session: unknown, closed or expired")
+
+
+def no_object() -> ObjectNotFound:
+    return ObjectNotFound("no such object: never stored, deleted or expired")
+
+
+def objects_exceeded(max_bytes: int, tenant: str) -> QuotaExceeded:
+    return QuotaExceeded(
+        f"the quota is used up: at most {max_bytes} bytes of objects",
+        retry_after_seconds=crowd_retry_seconds(),
+        metadata={"quota": "object_bytes", "limit": str(max_bytes), "subject": f"tenant:{tenant}"},
+    )
 
 
 def boundary_not_reachable(boundary: int, reachable: Iterable[int]) -> BoundaryNotReachable:

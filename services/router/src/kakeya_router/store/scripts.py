@@ -24,7 +24,7 @@ _OF_A_SESSION = "\n-- of a session"
 _REST = "local function rest(all, i) local t = {} while all[i] do t[#t + 1], i = all[i], i + 1 end return t end\n"
 
 # In this order: one uses the ones before.
-_PRELUDE = ("common", "tags", "journal", "ledger", "queue", "session")
+_PRELUDE = ("common", "objects", "tags", "journal", "ledger", "queue", "session")
 _DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
 # Not one in quotes, such as the kind 'park' of an operation.

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from kakeya_http_shim.messages_api.inner_system import without_inner_system
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
+from kakeya_http_shim.requests.inner_system import without_inner_system
 from kakeya_http_shim.requests.messages import Messages
 from tests.unit.http_shim.messages_api.asking import ask, count
 from tests.unit.http_shim.shim import Shim

@@ -1,0 +1,173 @@
+"""A request for a response as one of OpenAI's chat completions, which is worked on: the canonical form of both.
+
+So a conversation goes on in the same session, whichever API its next turn is asked for in.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.fields import problem
+from kakeya_http_shim.requests.generation_fields import KakeyaOptions
+from kakeya_http_shim.requests.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from kakeya_http_shim.responses_api.content_parts import InputTextPart, OutputPart, OutputTextPart
+from kakeya_http_shim.responses_api.input_items import (
+    AnswerItem,
+    FunctionCallItem,
+    FunctionResultItem,
+    InputItem,
+    InstructionItem,
+    ReasoningItem,
+    UserItem,
+)
+from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
+from kakeya_http_shim.responses_api.responses_tools import as_function, as_tool_choice, full_name
+
+_OfModel = AnswerItem | FunctionCallItem | ReasoningItem
+
+
+def chat_request(given: ResponsesRequest, before: Sequence[InputItem] = ()) -> ChatRequest:
+    """The chat that it is.
+
+    Args:
+        before: items of the conversation before its own.
+
+    Raises:
+        ApiError: there is nothing to answer, or too much of it.
+    """
+    try:
+        fields = _fields(given) | {"messages": chat_messages(given, before)}
+        return ChatRequest.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        raise problem(error) from None
+
+
+def _fields(given: ResponsesRequest) -> dict[str, Any]:
+    return {
+        "model": given.model,
+        "max_tokens": given.max_output_tokens,
+        "temperature": given.temperature,
+        "top_p": given.top_p,
+        "presence_penalty": given.presence_penalty,
+        "frequency_penalty": given.frequency_penalty,
+        "tools": [as_function(tool) for tool in given.functions] or None,
+        "tool_choice": None if given.tool_choice is None else as_tool_choice(given.tool_choice),
+        "parallel_tool_calls": given.parallel_tool_calls,
+        "response_format": given.response_format,
+        "reasoning_effort": given.reasoning.effort if given.reasoning else None,
+        "stream": given.stream,
+        "kakeya": _options(given),
+    }
+
+
+def _options(given: ResponsesRequest) -> KakeyaOptions | None:
+    if given.on_overflow is None:
+        return given.kakeya
+    return (given.kakeya or KakeyaOptions()).model_copy(update={"on_overflow": given.on_overflow})
+
+
+def chat_messages(given: ResponsesRequest, before: Sequence[InputItem] = ()) -> list[Message]:
+    """Its messages, the instructions first.
+
+    Args:
+        before: items of the conversation before its own.
+
+    Raises:
+        ApiError: there are no others, or the last one calls functions.
+    """
+    own = own_items(given)
+    messages = [*_messages([*before, *own])]
+    if not own or not messages:
+        raise _unanswerable("there is nothing to answer")
+    last = messages[-1]
+    if isinstance(last, AssistantMessage) and last.tool_calls:
+        raise _unanswerable("the last item calls a function; what that answered is to follow")
+    if given.instructions:
+        return [SystemMessage.model_validate({"role": "system", "content": given.instructions}), *messages]
+    return messages
+
+
+def _unanswerable(why: str) -> ApiError:
+    return ApiError(400, f"input: {why}", param="input", code="invalid_value")
+
+
+def own_items(given: ResponsesRequest) -> Sequence[InputItem]:
+    """Those that it brings; a text is said by the user."""
+    if isinstance(given.input, str):
+        return [UserItem.model_validate({"role": "user", "content": given.input})]
+    return given.input or ()
+
+
+def _messages(items: Iterable[InputItem]) -> Iterator[Message]:
+    """Item by item; what the model said in one answer is one message."""
+    answer: list[_OfModel] = []
+    for item in items:
+        is_of_model = isinstance(item, AnswerItem | FunctionCallItem | ReasoningItem)
+        if answer and not (is_of_model and _is_of_answer(item, answer)):
+            yield from _answer(answer)
+            answer = []
+        match item:
+            case AnswerItem() | FunctionCallItem() | ReasoningItem():
+                answer.append(item)
+            case UserItem():
+                yield UserMessage.model_validate({"role": item.role, "content": _content(item.content)})
+            case InstructionItem():
+                yield SystemMessage.model_validate({"role": item.role, "content": _content(item.content)})
+            case FunctionResultItem():
+                told = {"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)}
+                yield ToolMessage.model_validate(told)
+    yield from _answer(answer)
+
+
+def _is_of_answer(item: InputItem, answer: Sequence[_OfModel]) -> bool:
+    """Whether it goes on with an answer: a thought begins one, and two texts in a row are of two."""
+    if isinstance(item, ReasoningItem):
+        return isinstance(answer[-1], ReasoningItem)
+    return not (isinstance(item, AnswerItem) and isinstance(answer[-1], AnswerItem))
+
+
+def _answer(items: Sequence[_OfModel]) -> Iterator[Message]:
+    """None where there is nothing but a thought: an answer was cut there."""
+    if all(isinstance(item, ReasoningItem) for item in items):
+        return
+    thoughts = [part.text for item in items if isinstance(item, ReasoningItem) for part in item.content or ()]
+    texts = [text for item in items if isinstance(item, AnswerItem) for text in _texts(item.content)]
+    said = {
+        "role": "assistant",
+        "content": texts[0] if len(texts) == 1 else [TextPart(type="text", text=text) for text in texts] or None,
+        "reasoning_content": "\n".join(thoughts) or None,
+        "tool_calls": [_call(item) for item in items if isinstance(item, FunctionCallItem)] or None,
+    }
+    yield AssistantMessage.model_validate({name: value for name, value in said.items() if value is not None})
+
+
+def _texts(content: str | Sequence[OutputPart]) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    return [part.text if isinstance(part, OutputTextPart) else part.refusal for part in content]
+
+
+def _content(content: str | Sequence[InputTextPart]) -> str | list[TextPart]:
+    """One part is a text, several are parts."""
+    if isinstance(content, str):
+        return content
+    if len(content) < 2:
+        return content[0].text if content else ""
+    return [TextPart(type="text", text=part.text) for part in content]
+
+
+def _call(item: FunctionCallItem) -> ToolCall:
+    name = full_name(item.namespace, item.name) if item.namespace else item.name
+    function = {"name": name, "arguments": item.arguments}
+    return ToolCall.model_validate({"id": item.call_id, "type": "function", "function": function})

@@ -1,0 +1,1 @@
+"""What is served below /v1/responses."""

@@ -1,0 +1,46 @@
+"""Responses that are being answered by this server, so that they can be cancelled."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from kakeya_http_shim.problems import ApiError
+
+Settled = Callable[[], Awaitable[None]]
+"""Waits until all is kept that was to be so far."""
+
+
+class Running:
+    """Those that are kept; of others nobody knows the id before their end."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, tuple[asyncio.Task[None], Settled]] = {}
+
+    async def run(self, response_id: str, answering: Coroutine[Any, Any, None], settled: Settled) -> None:
+        """Has one answered. Raises as that does, and ApiError where it is cancelled by `cancel`."""
+        task = asyncio.create_task(answering)
+        self._tasks[response_id] = task, settled
+        try:
+            await task
+        except asyncio.CancelledError:
+            if response_id in self._tasks:
+                raise
+            raise ApiError(409, "the response was cancelled", code="cancelled") from None
+        finally:
+            self._tasks.pop(response_id, None)
+
+    async def settle(self, response_id: str) -> None:
+        """Of one that runs all is kept that was to be so far."""
+        if response_id in self._tasks:
+            _, settled = self._tasks[response_id]
+            await settled()
+
+    async def cancel(self, response_id: str) -> None:
+        """Ends one; how it ended is kept then. Raises ApiError where it does not run here."""
+        if response_id not in self._tasks:
+            why = "the response is not being answered, or not by this server"
+            raise ApiError(400, why, param="response_id", code="not_running")
+        task, settled = self._tasks.pop(response_id)
+        task.cancel()
+        await asyncio.wait({task})
+        await settled()
