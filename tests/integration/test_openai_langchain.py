@@ -65,8 +65,8 @@ def test_errors_are_those_of_openai(model: ChatOpenAI) -> None:
 def responding(http: HttpStack) -> ChatOpenAI:
     """On responses, the last one of which it goes on from."""
     there: dict[str, Any] = {"base_url": http.base_url, "api_key": http.key, "max_retries": 0}
-    told: dict[str, Any] = {"use_responses_api": True, "use_previous_response_id": True, "temperature": 0}
-    return ChatOpenAI(model=MODEL, max_tokens=40, **there, **told)
+    told: dict[str, Any] = {"use_responses_api": True, "use_previous_response_id": True, "max_tokens": 40}
+    return ChatOpenAI(model=MODEL, temperature=0, **there, **told)
 
 
 def test_responses(responding: ChatOpenAI) -> None:
