@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kakeya_http_shim.routes.openapi_document import document
+from kakeya_http_shim.routes.openapi.document import document
 from kakeya_shared import health_command
 from tests.unit.ops.helm.chart import (
     CHART,
