@@ -10,8 +10,14 @@ from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 from tests.integration.processes import Runtime
 
 # What may stay for so long, if it says so itself: request ids, how sessions ended that were for one answer, and which
-# waiters made way in a full queue and have not asked since.
-_PASSING_SECONDS = {"request": 600, "closed": 60, "evicted": 60}
+# waiters made way in a full queue and have not asked since; and what tenants have the runtime keep.
+_OBJECT_SECONDS = 30 * 86_400
+_PASSING_SECONDS = {
+    "request": 600,
+    "closed": 60,
+    "evicted": 60,
+    **dict.fromkeys(("object", "expiries", "sizes"), _OBJECT_SECONDS),
+}
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,7 @@ def _of_the_model(body: dict[str, Any], vocab_size: int) -> dict[str, Any]:
     for name in ("prompt", "tokens", "stop_token_ids"):
         if body.get(name) is not None:
             tame[name] = _known(body[name], vocab_size)
+    tame.pop("previous_response_id", None)  # a name that is drawn is none of a response
     return tame
 
 

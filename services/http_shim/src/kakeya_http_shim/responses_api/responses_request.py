@@ -162,7 +162,9 @@ class ResponsesRequest(RuledModel):
         "kakeya.on_overflow says it, which counts before; the server's --on-overflow by default",
     )
     stream: bool | None = honoured(None, "server-sent events, each with its name, `[DONE]` at the end")
-    stream_options: StreamedOptions | None = without_effect("only with stream; see below")
+    stream_options: StreamedOptions | None = without_effect(
+        "only with stream; `include_obfuscation` can only be false: nothing is obfuscated"
+    )
     metadata: Annotated[dict[str, MetadataText], Field(max_length=16)] | None = honoured(
         None, "up to 16 texts of 512 letters, which the answer says again"
     )
