@@ -255,6 +255,20 @@ async def test_one_that_runs_is_cancelled(runtime: ScriptedRuntime, tokenizer_di
         await shim.nothing_left()
 
 
+async def test_one_that_runs_is_deleted_for_good(shim: Shim) -> None:
+    """Its client gets the rest of it, and nothing more is stored."""
+    shim.runtime.token_seconds = 0.2
+    body = {"input": "Hello", "max_output_tokens": 5, "stream": True}
+    async with shim.http.stream("POST", RESPONSES, json=body) as response:
+        lines = response.aiter_lines()
+        response_id = await _begun(lines)
+        gone = await shim.http.delete(f"{RESPONSES}/{response_id}")
+        rest = [line async for line in lines]
+    assert gone.status_code == 200
+    assert DONE in rest
+    assert shim.runtime.objects == {}
+
+
 async def test_one_that_has_ended_is_not_cancelled(shim: Shim) -> None:
     shim.will_say("Hi")
     response = await answered(shim)

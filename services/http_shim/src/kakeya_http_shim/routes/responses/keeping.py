@@ -100,7 +100,8 @@ class Keeping:
                 await asyncio.wait({task})
 
     def _end(self) -> "asyncio.Task[bool]":
-        self._ended = self.tasks.start(self._store(self._now(), behind=self._begun))
+        is_deleted = self.running.is_forgotten(self.response_id)
+        self._ended = self.tasks.start(_nothing() if is_deleted else self._store(self._now(), behind=self._begun))
         return self._ended
 
     def _now(self) -> KeptResponse:
@@ -130,3 +131,8 @@ class Keeping:
             await self.client.delete_object(response_id)
         except KakeyaError as error:
             _log.info("a response's beginning stays", error=f"{type(error).__name__}: {error}")
+
+
+async def _nothing() -> bool:
+    """Of one that was deleted while it was answered."""
+    return True

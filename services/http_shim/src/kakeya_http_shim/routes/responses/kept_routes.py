@@ -49,9 +49,14 @@ class KeptRoutes:
         return JSONResponse(kept.response)
 
     async def delete(self, request: Request) -> Response:
-        """Forgets it with its items; its session goes on."""
-        response_id = _id(request)
-        await deleted(self._client(request), response_id)
+        """Forgets it with its items; its session goes on, and so does its answer if that is not at its end."""
+        response_id, client = _id(request), self._client(request)
+        if self._running.runs(response_id):
+            await self._running.settle(response_id)
+            await fetched(client, response_id)  # to others than its tenant it does not exist
+            self._running.forget(response_id)
+            await self._running.settle(response_id)  # its end may have begun to be stored
+        await deleted(client, response_id)
         return JSONResponse(DeletedResponse(id=response_id).model_dump())
 
     async def items(self, request: Request) -> Response:

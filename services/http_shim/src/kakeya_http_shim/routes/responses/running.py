@@ -15,6 +15,7 @@ class Running:
 
     def __init__(self) -> None:
         self._tasks: dict[str, tuple[asyncio.Task[None], Settled]] = {}
+        self._forgotten: set[str] = set()
 
     async def run(self, response_id: str, answering: Coroutine[Any, Any, None], settled: Settled) -> None:
         """Has one answered. Raises as that does, and ApiError where it is cancelled by `cancel`."""
@@ -28,12 +29,24 @@ class Running:
             raise ApiError(409, "the response was cancelled", code="cancelled") from None
         finally:
             self._tasks.pop(response_id, None)
+            self._forgotten.discard(response_id)
 
     async def settle(self, response_id: str) -> None:
         """Of one that runs all is kept that was to be so far."""
         if response_id in self._tasks:
             _, settled = self._tasks[response_id]
             await settled()
+
+    def runs(self, response_id: str) -> bool:
+        return response_id in self._tasks
+
+    def forget(self, response_id: str) -> None:
+        """Of one that runs nothing more is kept."""
+        if response_id in self._tasks:
+            self._forgotten.add(response_id)
+
+    def is_forgotten(self, response_id: str) -> bool:
+        return response_id in self._forgotten
 
     async def cancel(self, response_id: str) -> None:
         """Ends one; how it ended is kept then. Raises ApiError where it does not run here."""
