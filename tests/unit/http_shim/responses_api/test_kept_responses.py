@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -229,7 +230,8 @@ async def test_a_client_that_leaves(runtime: ScriptedRuntime, tokenizer_dir: Pat
     async with serving_shim(runtime, tokenizer_dir) as shim:
         body = {"input": "Hello", "max_output_tokens": 5, "stream": True}
         async with shim.http.stream("POST", RESPONSES, json=body) as response:
-            response_id = await _begun(response.aiter_lines())
+            lines = response.aiter_lines()  # an iterator that nobody has any more closes the stream
+            response_id = await _begun(lines)
             await _kept_as(shim, response_id, "in_progress")
         assert (await _kept_as(shim, response_id, "cancelled"))["store"]
         await shim.nothing_left()
@@ -267,6 +269,29 @@ async def test_one_that_runs_is_deleted_for_good(shim: Shim) -> None:
     assert gone.status_code == 200
     assert DONE in rest
     assert shim.runtime.objects == {}
+
+
+async def test_one_is_deleted_for_good_when_its_client_leaves(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    """That it has left is stored after its answer has ended."""
+    runtime.hold_after = 2
+    held = threading.Event()
+
+    def hold(_: Any) -> None:
+        held.wait(60)
+
+    async with serving_shim(runtime, tokenizer_dir) as shim:
+        body = {"input": "Hello", "max_output_tokens": 5, "stream": True}
+        async with shim.http.stream("POST", RESPONSES, json=body) as response:
+            lines = response.aiter_lines()  # an iterator that nobody has any more closes the stream
+            response_id = await _begun(lines)
+            await _kept_as(shim, response_id, "in_progress")
+            runtime.before["StoreObject"].append(hold)
+        await asyncio.to_thread(runtime.wait_for, lambda: not runtime.before["StoreObject"])
+        gone = asyncio.create_task(shim.http.delete(f"{RESPONSES}/{response_id}"))
+        await asyncio.sleep(0.1)  # it waits for what is held
+        held.set()
+        assert (await gone).status_code == 200
+    assert runtime.objects == {}
 
 
 async def test_one_that_has_ended_is_not_cancelled(shim: Shim) -> None:

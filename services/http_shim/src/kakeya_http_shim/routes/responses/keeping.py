@@ -77,11 +77,12 @@ class Keeping:
 
     async def run(self, answering: Coroutine[Any, Any, None]) -> None:
         """Has it answered. Raises as that does, and ApiError where it is cancelled."""
-        await self.running.run(self.response_id, answering, self.settled)
+        await self.running.run(self.response_id, answering)
 
     def begin(self) -> None:
         """It has begun: that is kept meanwhile."""
         self._begun = self.tasks.start(self._store(self._now()))
+        self.running.stores(self.response_id, self._begun)
 
     async def end(self, told: bytes) -> bytes:
         """What its client is told in the end, once that is kept; where that fails it says so (`store`)."""
@@ -93,15 +94,10 @@ class Keeping:
             self.writer.give_up(error)
             self._end()
 
-    async def settled(self) -> None:
-        """All is kept that was to be so far, if it can be."""
-        for task in (self._begun, self._ended):
-            if task is not None:
-                await asyncio.wait({task})
-
     def _end(self) -> "asyncio.Task[bool]":
         is_deleted = self.running.is_forgotten(self.response_id)
         self._ended = self.tasks.start(_nothing() if is_deleted else self._store(self._now(), behind=self._begun))
+        self.running.stores(self.response_id, self._ended)
         return self._ended
 
     def _now(self) -> KeptResponse:

@@ -51,8 +51,8 @@ class KeptRoutes:
     async def delete(self, request: Request) -> Response:
         """Forgets it with its items; its session goes on, and so does its answer if that is not at its end."""
         response_id, client = _id(request), self._client(request)
+        await self._running.settle(response_id)
         if self._running.runs(response_id):
-            await self._running.settle(response_id)
             await fetched(client, response_id)  # to others than its tenant it does not exist
             self._running.forget(response_id)
             await self._running.settle(response_id)  # its end may have begun to be stored

@@ -1,26 +1,24 @@
-"""Responses that are being answered by this server, so that they can be cancelled."""
+"""Responses that are being answered by this server, so that they can be cancelled, and are not stored once deleted."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from kakeya_http_shim.problems import ApiError
-
-Settled = Callable[[], Awaitable[None]]
-"""Waits until all is kept that was to be so far."""
 
 
 class Running:
     """Those that are kept; of others nobody knows the id before their end."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, tuple[asyncio.Task[None], Settled]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._storing: dict[str, asyncio.Task[bool]] = {}
         self._forgotten: set[str] = set()
 
-    async def run(self, response_id: str, answering: Coroutine[Any, Any, None], settled: Settled) -> None:
+    async def run(self, response_id: str, answering: Coroutine[Any, Any, None]) -> None:
         """Has one answered. Raises as that does, and ApiError where it is cancelled by `cancel`."""
         task = asyncio.create_task(answering)
-        self._tasks[response_id] = task, settled
+        self._tasks[response_id] = task
         try:
             await task
         except asyncio.CancelledError:
@@ -31,14 +29,23 @@ class Running:
             self._tasks.pop(response_id, None)
             self._forgotten.discard(response_id)
 
-    async def settle(self, response_id: str) -> None:
-        """Of one that runs all is kept that was to be so far."""
-        if response_id in self._tasks:
-            _, settled = self._tasks[response_id]
-            await settled()
-
     def runs(self, response_id: str) -> bool:
         return response_id in self._tasks
+
+    def stores(self, response_id: str, task: "asyncio.Task[bool]") -> None:
+        """One is being stored, behind what was before; that may last longer than its answer."""
+
+        def end(_: "asyncio.Task[bool]") -> None:
+            if self._storing.get(response_id) is task:
+                del self._storing[response_id]
+
+        self._storing[response_id] = task
+        task.add_done_callback(end)
+
+    async def settle(self, response_id: str) -> None:
+        """All is kept that was to be so far, if it can be."""
+        if response_id in self._storing:
+            await asyncio.wait({self._storing[response_id]})
 
     def forget(self, response_id: str) -> None:
         """Of one that runs nothing more is kept."""
@@ -53,7 +60,7 @@ class Running:
         if response_id not in self._tasks:
             why = "the response is not being answered, or not by this server"
             raise ApiError(400, why, param="response_id", code="not_running")
-        task, settled = self._tasks.pop(response_id)
+        task = self._tasks.pop(response_id)
         task.cancel()
         await asyncio.wait({task})
-        await settled()
+        await self.settle(response_id)
