@@ -60,7 +60,7 @@ class Results:
 
 
 def _instructions(body: dict[str, object]) -> Iterator[object]:
-    messages = body.get("messages") or body["input"]
+    messages = body["messages" if "messages" in body else "input"]
     assert isinstance(messages, list)
     yield from (each["content"] for each in messages if each.get("role") in ("system", "developer"))
 

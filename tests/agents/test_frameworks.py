@@ -42,7 +42,7 @@ def said(model: FamilyModel) -> list[str]:
 
 def messages(exchange: Exchange) -> list[Any]:
     """Or items, as responses have them."""
-    found: list[Any] = exchange.body.get("messages") or exchange.body["input"]
+    found: list[Any] = exchange.body["messages" if "messages" in exchange.body else "input"]
     return found
 
 
