@@ -8,10 +8,11 @@ import { plainStack, range, thrown, type Stack } from "../support/stack.js";
 
 const ENDLESS = { maxTokens: 65_536, ignoreEos: true };
 
-/** Made by `unit/errors.test.ts` alone. Why a runtime that tests share is not brought to them: */
+/** Made by `unit/errors.test.ts` alone. Why a runtime that tests share, or this SDK, is not brought to them: */
 const SCRIPTED = {
   INTERNAL: "a fault of the runtime itself",
   INVARIANT_VIOLATED: "likewise",
+  OBJECT_NOT_FOUND: "the calls of objects are the Python SDK's",
   OPERATION_STOPPED: "nobody reads for a minute",
   SNAPSHOT_REFUSED: "a file that is damaged",
   SNAPSHOT_STORE_UNAVAILABLE: "a disk that is gone, and a journal at its bound",
