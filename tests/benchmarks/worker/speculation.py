@@ -21,7 +21,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from kakeya_bench.report.verdict import Verdict, at_least, at_most
-from kakeya_bench.statistics.distribution import median, percentile
+from kakeya_bench.statistics.distribution import percentile
 from kakeya_shared import installed_models
 from kakeya_shared.settings.service import setting
 from kakeya_worker.engine.engine import Engine
@@ -221,15 +221,12 @@ def figures(found: Sides, name: str) -> dict[str, Any]:
 
 
 def beside(on: Stand, plain: Talk, other: Talk, rounds: int) -> dict[str, Any]:
-    """Milliseconds between the tokens of a session without drafts: of each play the p95, of these the median.
-
-    Over all plays together it would be that of the few which something else on the machine disturbed.
-    """
-    p95s: dict[str, list[float]] = {NONE: [], POOL: []}
+    """Milliseconds between the tokens of a session without drafts."""
+    gaps: dict[str, list[float]] = {NONE: [], POOL: []}
     for order in pairs.in_turn((NONE, POOL), rounds):
         for name in order:
-            p95s[name].append(percentile(on.play([plain, other], [NONE, name]).gaps, 95) * 1e3)
-    p95 = {name: median(each) for name, each in p95s.items()}
+            gaps[name] += on.play([plain, other], [NONE, name]).gaps
+    p95 = {name: percentile(each, 95) * 1e3 for name, each in gaps.items()}
     return {"plain_p95_ms": p95[NONE], "beside_drafts_p95_ms": p95[POOL], "p95_ratio": p95[POOL] / p95[NONE]}
 
 
