@@ -10,8 +10,12 @@ NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 _NO_ENTRY = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
 _NO_DATABASE = re.compile("DB index is out of range|invalid DB index")
 # Alive and not able to take writes: a replica in the middle of a fail-over, a full disk or memory, a cluster that
-# lacks nodes. A script's error carries the code in its text, an error of a plain command in its type.
-_NO_WRITES = (exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.ClusterDownError)
+# lacks nodes. An error carries the code in its text, or where redis-py knows it (of scripts since Redis 7) in its type.
+_NO_WRITES: dict[type[Exception], str] = {
+    exceptions.ReadOnlyError: "READONLY",
+    exceptions.OutOfMemoryError: "OOM",
+    exceptions.ClusterDownError: "CLUSTERDOWN",
+}
 _NO_WRITES_CODES = re.compile(r"\b(READONLY|MISCONF|OOM|NOREPLICAS|MASTERDOWN|CLUSTERDOWN)\b")
 
 
@@ -22,7 +26,7 @@ def unusable_because(error: Exception) -> str | None:
         return f"Redis refuses this router ({text}); see --redis"
     if isinstance(error, NO_ANSWER):
         return f"Redis does not answer ({type(error).__name__})"
-    code = _NO_WRITES_CODES.search(text)
-    if code or isinstance(error, _NO_WRITES):
-        return f"Redis takes no writes ({text[code.start() if code else 0 :]})"
-    return None
+    if found := _NO_WRITES_CODES.search(text):
+        return f"Redis takes no writes ({text[found.start() :]})"
+    code = next((code for kind, code in _NO_WRITES.items() if isinstance(error, kind)), "")
+    return f"Redis takes no writes ({code} {text})" if code else None
