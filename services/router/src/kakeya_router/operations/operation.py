@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Elsewhere(Outcome):
-    """The history, of so many tokens, does not end where the operation would begin; nothing has changed."""
+    """The history does not end where the operation would begin, or with another one; nothing has changed."""
 
-    history_length: int
+    record: SessionRecord
 
 
 class Operation:

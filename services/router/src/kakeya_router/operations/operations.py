@@ -155,7 +155,7 @@ class Operations:
                     continue
                 case BeginOperation.APART:
                     operation.is_over()
-                    raise Elsewhere(record.journal_length)
+                    raise Elsewhere(record)
                 case BeginOperation.UNKNOWN:
                     error: KakeyaError = refusals.unknown_operation(record)
                 case BeginOperation.QUOTA:

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from kakeya_router.contract import validation
 from kakeya_router.lanes import candidates
-from kakeya_router.operations.operation import Operation
+from kakeya_router.operations.operation import Elsewhere, Operation
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.snapshots import past
@@ -30,7 +30,6 @@ from kakeya_shared.errors.tree import (
 )
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
-_INTENT = Intent("rewind", {}, is_charged=False)
 # One token is forwarded, after the step that runs.
 _REWIND_SECONDS = 10.0
 
@@ -76,18 +75,23 @@ class Rewinding:
             SnapshotStoreUnavailable: it could not be resumed there if its worker were lost; nothing has changed.
             as `Operations.running`
         """
-        async with self._operations.running(record, _INTENT) as operation:
-            record = operation.record
-            if record.history_length == length:
-                return record
-            if expected_length is not None:
-                validation.check_history_length(expected_length, record.history_length)
-            is_latest = op_id in ("", record.operation_id)
-            is_shorter = length < record.history_length
-            if not (is_latest and is_shorter) or (only_untagged and await self._is_tagged_beyond(record, length)):
-                raise past.not_reachable(record, length)
-            lane = await operation.complete(self._taken_back(operation, length))
-            await self._operations.finish(operation, lane)
+        intent = Intent("rewind", {}, is_charged=False, behind=op_id)
+        try:
+            async with self._operations.running(record, intent) as operation:
+                record = operation.record
+                if record.history_length == length:
+                    return record
+                if expected_length is not None:
+                    validation.check_history_length(expected_length, record.history_length)
+                is_longer = length > record.history_length
+                if is_longer or (only_untagged and await self._is_tagged_beyond(record, length)):
+                    raise past.not_reachable(record, length)
+                lane = await operation.complete(self._taken_back(operation, length))
+                await self._operations.finish(operation, lane)
+        except Elsewhere as elsewhere:
+            if elsewhere.record.journal_length == length:
+                return elsewhere.record
+            raise past.not_reachable(elsewhere.record, length) from None
         return operation.record
 
     async def _is_tagged_beyond(self, record: SessionRecord, length: int) -> bool:

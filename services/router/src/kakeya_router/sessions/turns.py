@@ -132,7 +132,7 @@ def _check_forks(request: TurnRequest, length: int, error: Elsewhere | Operation
     if cast(Place, request.where).boundary is not None:
         return
     if isinstance(error, Elsewhere):
-        check_history_length(length, error.history_length)
+        check_history_length(length, error.record.journal_length)
     raise error
 
 

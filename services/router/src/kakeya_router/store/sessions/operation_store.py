@@ -88,6 +88,7 @@ class OperationStore(SessionStore):
             op_id=intent.op_id,
             may_begin=intent.may_begin,
             at_length=intent.at_length,
+            behind=intent.behind,
             incarnation=record.incarnation,
         )
 

@@ -68,6 +68,7 @@ class Intent:
         parameters: of the operation, as JSON holds them; never the tokens of an append.
         num_tokens, digest: of an append; of a Generate: of the append that it begins with.
         at_length: of a new operation: the history length at which alone it begins; None: wherever that ends.
+        behind: of a new operation: op_id of the latest one, behind which alone it begins; empty: behind any.
         is_charged: whether the tenant's quota of tokens counts.
         seed: of a Generate.
         op_id: that its client has given to a Generate; empty: none.
@@ -83,5 +84,6 @@ class Intent:
     seed: int = 0
     op_id: str = ""
     at_length: int | None = None
+    behind: str = ""
     may_begin: bool = True
     features: Features = frozenset()

@@ -9,13 +9,14 @@
 -- arg op_id: that the client has given; '': none
 -- arg may_begin: 0: it is of a Generate that has begun
 -- arg at_length: of a new operation: the history length at which alone it begins; '': wherever that ends
+-- arg behind: of a new operation: op_id of the latest one, behind which alone it begins; '': behind any
 -- arg incarnation: as the caller knows it, whose worker is in the keys
 -- out begun {record}
 -- out parked {record}: begun, too: it has no lane any more, and can be resumed
 -- out recover {record}: an operation was left behind by its router: taken over under this claim, to be ended with what
 --     the worker has committed
 -- out moved {record}: it is on another worker than the keys say, and nothing is changed
--- out apart {record}: the history has another length than it is to begin at
+-- out apart {record}: the history has another length than it is to begin at, or another latest operation
 -- out failed {record}
 -- out unknown: the latest operation was another one
 -- out missing, lost, busy
@@ -51,7 +52,9 @@ local is_new = op_id == '' or redis.call('HGET', key.session, 'operation_id') ~=
 if is_new and arg.may_begin == '0' and not lease_until then
   return {'unknown'}
 end
-if is_new and not lease_until and arg.at_length ~= '' and tonumber(arg.at_length) ~= tonumber(start_length) then
+local is_there = arg.at_length == '' or tonumber(arg.at_length) == tonumber(start_length)
+local is_next = arg.behind == '' or redis.call('HGET', key.session, 'operation_id') == arg.behind
+if is_new and not lease_until and not (is_there and is_next) then
   return {'apart', redis.call('HGETALL', key.session)}
 end
 local back_ms = not lease_until and is_new and tokens_back_ms(now)
