@@ -1,6 +1,8 @@
 """What one session says: always the same, so that a disturbed session can be held against an undisturbed one."""
 
+import linecache
 import random
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -128,6 +130,13 @@ async def hold(
         if length != session.history_length:  # its next operation would be told so
             raise kakeya.HistoryLengthMismatch(f"the history has {length} tokens, not {session.history_length}")
     return Heard(tuple(answers), length, sum(answer.num_accepted for answer in answers))
+
+
+def where(error: kakeya.KakeyaError) -> tuple[str, str]:
+    """The id of the session that it ended, "" if there was none yet, and the call of `hold` that raised it."""
+    frame, line = next(each for each in traceback.walk_tb(error.__traceback__) if each[0].f_code is hold.__code__)
+    session = frame.f_locals.get("session")
+    return session.id if session else "", linecache.getline(__file__, line).strip()
 
 
 async def _close(generation: kakeya.AsyncGeneration, *failure: Any) -> None:

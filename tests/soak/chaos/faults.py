@@ -44,6 +44,7 @@ class Faults:
 
     Attributes:
         counts: how often each fault was caused.
+        latest: its name, and `time.monotonic` of when it began; None: there was none.
         losses: those of Redis.
         last_redis_fault: `time.monotonic` of the latest one.
     """
@@ -77,6 +78,7 @@ class Faults:
         self._kinds = kinds
         self.counts: dict[str, int] = dict.fromkeys(kinds, 0)
         self.last_redis_fault = self._last_loss = -_REDIS_ECHO_SECONDS
+        self.latest: tuple[str, float] | None = None
         self._next_fork: asyncio.Future[Process | None] | None = None  # of whom the fault is waiting for
 
     @property
@@ -93,6 +95,7 @@ class Faults:
         names = list(self._kinds)
         name = self._draw.choices(names, [self._kinds[each][0] for each in names])[0]
         self.counts[name] += 1
+        self.latest = name, time.monotonic()
         await self._kinds[name][1]()
         return name
 

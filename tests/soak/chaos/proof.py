@@ -1,8 +1,10 @@
 """Many sessions at once, and faults in the middle of them."""
 
 import asyncio
+import json
 import math
 import random
+import time
 from collections import Counter
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +13,7 @@ import kakeya
 from kakeya_shared.settings.service import setting
 from tests.integration.processes import runtime
 from tests.random_checkpoint import save_random_checkpoint
+from tests.soak.chaos.conversation import where
 from tests.soak.chaos.conversations import Conversations
 from tests.soak.chaos.faults import Faults, Ground
 from tests.soak.chaos.faulty_disk import FaultyDisk
@@ -27,6 +30,7 @@ _NUM_AT_ONCE = 24
 _NUM_SCRIPTS = 24
 _BETWEEN_SECONDS = (0.2, 1.5)
 _SETTLE_SECONDS = 30.0
+_MAX_LOG_LINES = 20
 
 # How a client is told that Redis has lost what its session was: it is gone, shorter than was acknowledged, or LOST.
 _OF_A_LOSS = (
@@ -86,6 +90,7 @@ class ChaosRun(Run):
         self._conversations = Conversations(self.tally, asked.seed, _NUM_SCRIPTS, self._see)
         self._errors: list[str] = []  # that clients saw while Redis was well
         self._excused: list[str] = []  # what they saw when it was not
+        self._logs: list[str] = []  # that name sessions which ended in an error
 
     async def run(self) -> Report:
         """Starts the workers, and holds every conversation undisturbed first, then often and disturbed."""
@@ -116,6 +121,7 @@ class ChaosRun(Run):
                 "excused": self._excused,
                 "excused_kinds": dict(Counter(line.split(": ")[1] for line in self._excused).most_common()),
                 "leaks": leaks,
+                "logs_of_errors": self._logs,
                 "seed": self._asked.seed,
             }
         )
@@ -142,8 +148,21 @@ class ChaosRun(Run):
         if is_of_loss or (self._faults.redis_is_to_blame and not isinstance(error, kakeya.Internal)):
             self._excused.append(what)
         else:
+            session_id, call = where(error)
+            now, (fault, at) = time.monotonic(), self._faults.latest or ("none", began)
+            what += f" ({now - began:.0f} s after its begin, {now - at:.0f} s after the latest fault, {fault}: {call})"
             self._errors.append(what)
             self.tally.violate(what)
+            self._logs += self._lines(session_id)
+
+    def _lines(self, session_id: str) -> list[str]:
+        """The last ones of all logs that name a session."""
+        if not session_id:
+            return []
+        logs = ((log.stem, line) for log in self.made.directory.glob("*.log") for line in log.read_text().splitlines())
+        told = [(who, line) for who, line in logs if session_id in line and line.startswith("{")]
+        told.sort(key=lambda each: json.loads(each[1])["timestamp"])
+        return [f"{who}: {line}" for who, line in told[-_MAX_LOG_LINES:]]
 
     def _snapshots(self) -> list[str]:
         """That are left."""
