@@ -1,11 +1,12 @@
 """Redis drops keys, as where its memory is full and its policy allows it: what is told then, and what comes back."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from kakeya_shared.errors.tree import Internal, KakeyaError, SessionNotFound
+from kakeya_shared.errors.tree import Internal, KakeyaError, NoWorker, SessionNotFound
 from kakeya_stubs.admin.v1 import admin_pb2
 from tests.redis_server import RedisServer
 from tests.unit.router.fake_worker import LANE_BYTES, FakeWorker, SnapshotFiles
@@ -93,6 +94,46 @@ async def test_a_session_whose_record_is_evicted_is_not_found(
         await eventually(lambda: nothing_left(stack, client, session_id))
     wrong = {entry["count"] for entry in logs if entry["event"] == "a ledger was wrong and is corrected"}
     assert wrong == {"reserved_bytes", "num_sessions", "kv_live_bytes", "|sessions", "|bytes"}
+
+
+@pytest.mark.parametrize("is_evicted", [False, True])
+async def test_a_request_whose_session_is_lost_or_evicted_is_answered_with_another(
+    stack: Stack, client: Client, stored: FakeWorker, is_evicted: bool
+) -> None:
+    session_id = await client.session(request_id="once")
+    if is_evicted:
+        await stack.redis.delete(SESSION.format(session_id))
+    else:
+        await stack.redis.hset(SESSION.format(session_id), "state", "lost")
+    other = await client.session(request_id="once")
+    assert other != session_id
+    assert await client.session(request_id="once") == other
+
+
+@pytest.mark.parametrize("is_fork", [False, True])
+async def test_a_session_that_is_evicted_while_it_is_opened_is_opened_anew(
+    stack: Stack, client: Client, stored: FakeWorker, is_fork: bool
+) -> None:
+    fields: dict[str, Any] = {"request_id": "once"}
+    if is_fork:
+        source_id = await client.session()
+        await turn(stack, client, source_id, stored.files)
+        fields["fork_from"] = {"session_id": source_id, "boundary": 30}
+    before = await stack.keys("kakeya:{tiny}:session:*")
+    stored.flowing.clear()
+    creating = asyncio.create_task(client.session(**fields))
+    (evicted,) = await eventually(lambda: opening(stack, before))
+    await stack.redis.delete(evicted)
+    stored.flowing.set()
+    try:
+        made = await creating
+    except NoWorker:
+        made = await client.session(**fields)
+    assert SESSION.format(made) != evicted
+
+
+async def opening(stack: Stack, before: set[str]) -> set[str]:
+    return await stack.keys("kakeya:{tiny}:session:*") - before
 
 
 async def nothing_left(stack: Stack, client: Client, session_id: str) -> bool:

@@ -208,21 +208,25 @@ class Sessions:
 
     async def _earlier(self, request: CreateRequest, pools: Collection[PoolName]) -> SessionRecord | None:
         """The session that the caller's earlier request with the same request_id made, once it is open; None: there is
-        none, or it never will be.
+        none, or it never will be, so that the id is free again.
 
         Raises:
             InvalidField: it asked for something else, or was given up.
         """
-        if not request.request_id:
+        tenant, request_id = callers.current().tenant, request.request_id
+        if not request_id:
             return None
         for pool in sorted(pools):
-            session_id = await self._store.of_request(pool, callers.current().tenant, request.request_id)
-            if session_id and session_id.startswith(GIVEN_UP):
+            session_id = await self._store.of_request(pool, tenant, request_id)
+            if not session_id:
+                continue
+            if session_id.startswith(GIVEN_UP):
                 raise validation.invalid("request_id", "the request with this id was given up by a CloseSession")
-            record = await self._store.get(session_id) if session_id else None
+            record = await self._store.get(session_id)
             if record is not None and record.request_digest != request.digest:
                 raise validation.invalid("request_id", "an earlier request with this id asked for something else")
             opened = await self._sharing.opened(record) if record is not None else None
             if opened is not None:
                 return opened
+            await self._store.free_request(pool, tenant, request_id, session_id)
         return None

@@ -30,6 +30,11 @@ class CreationStore(SessionStore):
         found: SessionId | None = await self._redis.call(lambda redis: redis.get(key))
         return found
 
+    async def free_request(self, pool: PoolName, tenant: str, request_id: str, session_id: SessionId) -> None:
+        """Such a CreateSession makes another session, if it has made this one, which is gone."""
+        key = PoolKeys(pool).request(tenant, request_id)
+        await self._redis.script("free_request", [key], session_id=session_id)
+
     async def reserve(
         self,
         record: SessionRecord,
