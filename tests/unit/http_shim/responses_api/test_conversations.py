@@ -144,7 +144,7 @@ async def test_ids_are_of_one_item_each(shim: Shim) -> None:
 
 @pytest.mark.parametrize("conversation_id", [UNKNOWN, "conv_1", "a b", "conv_" + "é" * 32])
 async def test_what_is_not_there(shim: Shim, conversation_id: str) -> None:
-    calls = [
+    calls: list[tuple[str, str, Any]] = [
         *(("GET", "", None), ("DELETE", "", None), ("POST", "", {"metadata": {}})),
         *(("GET", "/items", None), ("POST", "/items", {"items": [user("a")]})),
         *(("GET", "/items/msg_1", None), ("DELETE", "/items/msg_1", None)),
