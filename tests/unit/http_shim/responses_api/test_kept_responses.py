@@ -185,6 +185,7 @@ async def test_a_runtime_that_fails(shim: Shim, reason: str) -> None:
         zlib.compress(b"no"),
         zlib.compress(b"[]"),
         zlib.compress(b'{"version": 2}'),
+        zlib.compress(b'{"version": 3}'),
         zlib.compress(bytes((64 << 20) + 1)),
         zlib.compress(b"{}")[:-1],
     ],
