@@ -1,6 +1,7 @@
 """Objects that tenants have kept; nobody looks inside, and nothing of them is logged but their size."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from kakeya_router.access import callers
 from kakeya_router.contract import objects, refusals
@@ -53,6 +54,8 @@ class StoredObjects:
         )
         tell(object_bytes=len(asked.data))
         match outcome:
+            case UpdateObject.UPDATED:
+                return version
             case UpdateObject.MISSING:
                 raise refusals.no_object()
             case UpdateObject.CHANGED:
@@ -61,7 +64,8 @@ class StoredObjects:
                 raise objects.too_large()
             case UpdateObject.QUOTA:
                 raise refusals.objects_exceeded(max_bytes, caller.tenant)
-        return version
+            case never:
+                assert_never(never)
 
     async def delete(self, message: api.DeleteObjectRequest) -> None:
         """Raises InvalidField, ObjectNotFound, StoreUnavailable."""
