@@ -8,11 +8,11 @@
 -- arg ttl_ms
 -- arg max_object_bytes: that it may have then
 -- arg max_bytes: as of store_object.lua
--- out UPDATED {version}
--- out CHANGED: it has another version
--- out MISSING
--- out LARGE: it would have more bytes than one may
--- out QUOTA: the tenant's objects would
+-- out updated {version}
+-- out changed: it has another version
+-- out missing
+-- out large: it would have more bytes than one may
+-- out quota: the tenant's objects would
 if redis.call('EXISTS', key.object) == 0 then
   return 'missing'
 end
