@@ -35,7 +35,8 @@ class ObjectStore:
 
     async def fetch(self, tenant: str, object_id: str) -> tuple[bytes, int] | None:
         """With its version; None where there is none."""
-        found = await self._redis.script_bytes("fetch_object", _keys(tenant, object_id), id=object_id)
+        name, _, sizes = _keys(tenant, object_id)
+        found = await self._redis.script_bytes("fetch_object", (name, sizes), id=object_id)
         return (found[0], found[1]) if found else None
 
     async def update(

@@ -1,6 +1,6 @@
 -- An object of a tenant.
 -- key object
--- key expiries, sizes: as of store_object.lua
+-- key sizes: as of store_object.lua
 -- arg id
 -- returns it and its version; nothing where there is none
 local data = redis.call('GET', key.object)
