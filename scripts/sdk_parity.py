@@ -49,9 +49,13 @@ EXCEPTIONS = {
     "AbortError": "Python: asyncio's CancelledError",
     "Client.store_object": "for servers that keep answers, as the HTTP shim does",
     "Client.fetch_object": "as `store_object`",
+    "FetchedObject.data": "as `store_object`",
+    "FetchedObject.version": "as `store_object`",
+    "Client.update_object": "as `store_object`",
     "Client.delete_object": "as `store_object`",
     "rpc StoreObject": "as `store_object`",
     "rpc FetchObject": "as `store_object`",
+    "rpc UpdateObject": "as `store_object`",
     "rpc DeleteObject": "as `store_object`",
     "rpc ForkSession": "CreateSession with fork_from does the same",
 }

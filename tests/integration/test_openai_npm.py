@@ -102,6 +102,16 @@ def test_responses(said: dict[str, Any]) -> None:
     assert (told["gone"]["kind"], told["gone"]["code"]) == ("NotFoundError", "response_not_found")
 
 
+def test_conversations(said: dict[str, Any]) -> None:
+    told = said["conversation"]
+    one, two = told["answers"]
+    assert one
+    assert two
+    assert told["said"] == ["Hello", "One?", one, "Two?", two, "Thanks."]
+    assert (told["isFound"], told["deleted"], told["metadata"]) == (True, True, [{"topic": "demo"}] * 2)
+    assert (told["gone"]["kind"], told["gone"]["code"]) == ("NotFoundError", "conversation_not_found")
+
+
 def test_models_and_names_of_requests(said: dict[str, Any]) -> None:
     assert set(said["models"]) == {MODEL, ALIAS}
     assert said["model"] == MODEL

@@ -1,5 +1,6 @@
-"""The `openai` package, unmodified, asks for responses: created, streamed, parsed, gone on from, looked at, deleted."""
+"""The `openai` package, unmodified, asks for responses and keeps conversations: all that its calls can do here."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -143,3 +144,61 @@ async def test_what_is_refused(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         await create(client, "Hello", background=True)
     assert refused.value.param == "background"
+
+
+async def test_a_conversation_keeps_the_turns(client: openai.AsyncOpenAI) -> None:
+    conversation = await client.conversations.create(
+        items=[{"type": "message", "role": "developer", "content": "Be brief."}], metadata={"topic": "names"}
+    )
+    assert await client.conversations.retrieve(conversation.id) == conversation
+    first = await create(client, "Hello, I am Zoë.", conversation=conversation.id)
+    second = await create(client, "Who am I?", conversation={"id": conversation.id})
+    assert second.conversation is not None
+    assert second.conversation.id == conversation.id
+    assert (session(second)["state"], session(second)["id"]) == ("continued", session(first)["id"])
+    items: list[Any] = [item async for item in client.conversations.items.list(conversation.id, limit=2, order="asc")]
+    texts = [item.content[0].text for item in items]
+    assert texts == ["Be brief.", "Hello, I am Zoë.", first.output_text, "Who am I?", second.output_text]
+    assert (await client.conversations.items.retrieve(items[-1].id, conversation_id=conversation.id)) == items[-1]
+    other = await create(client, "And in French?", previous_response_id=first.id)
+    assert (other.conversation, session(other)["state"]) == (None, "forked")
+    await client.conversations.items.delete(items[0].id, conversation_id=conversation.id)
+    added = await client.conversations.items.create(
+        conversation.id, items=[{"type": "message", "role": "user", "content": "Thanks."}]
+    )
+    assert [item.id async for item in client.conversations.items.list(conversation.id, order="asc")] == [
+        *(item.id for item in items[1:]),
+        added.data[0].id,
+    ]
+    noted = await client.conversations.update(conversation.id, metadata={"topic": "none"})
+    assert noted.metadata == {"topic": "none"}
+    assert (await client.conversations.delete(conversation.id)).deleted
+    with pytest.raises(openai.NotFoundError) as refused:
+        await create(client, "Hello", conversation=conversation.id)
+    assert refused.value.code == "conversation_not_found"
+
+
+async def test_streams_in_one_conversation_at_once(client: openai.AsyncOpenAI) -> None:
+    """None loses what another has said."""
+    conversation = await client.conversations.create()
+
+    async def say(number: int) -> str:
+        asked: Any = {"model": MODEL, "input": f"{number}?", "conversation": conversation.id, "max_output_tokens": 40}
+        async with client.responses.stream(**asked, temperature=0) as stream:
+            return (await stream.get_final_response()).output_text
+
+    answers = await asyncio.gather(*map(say, range(4)))
+    items: list[Any] = [item async for item in client.conversations.items.list(conversation.id, order="asc")]
+    texts = [item.content[0].text for item in items]
+    said = sorted(zip(texts[::2], texts[1::2], strict=True))
+    assert said == [(f"{number}?", answer) for number, answer in enumerate(answers)]
+
+
+async def test_another_tenant_sees_no_conversation(client: openai.AsyncOpenAI, stack: HttpStack) -> None:
+    conversation = await client.conversations.create(items=[{"type": "message", "role": "user", "content": "Hello"}])
+    async with openai.AsyncOpenAI(base_url=stack.base_url, api_key=stack.operator.make_key("third")) as stranger:
+        for call in (stranger.conversations.retrieve, stranger.conversations.delete, stranger.conversations.items.list):
+            with pytest.raises(openai.NotFoundError):
+                await call(conversation.id)
+        with pytest.raises(openai.NotFoundError):
+            await create(stranger, "And?", conversation=conversation.id)

@@ -104,7 +104,7 @@ export class AppendTooLong extends InvalidRequest {
   static override readonly reason: Reason = "APPEND_TOO_LONG";
 }
 
-/** The session is not in the state that the caller believes in. */
+/** The session, or the object, is not in the state that the caller believes in. */
 export class Conflict extends KakeyaError {
   static override readonly status: Status = "ABORTED";
 }
@@ -117,6 +117,11 @@ export class OperationRunning extends Conflict {
 /** The history has another length than expected: another caller appended, or an earlier call half succeeded. */
 export class HistoryLengthMismatch extends Conflict {
   static override readonly reason: Reason = "HISTORY_LENGTH_MISMATCH";
+}
+
+/** The object has another version: another caller changed it. */
+export class ObjectChanged extends Conflict {
+  static override readonly reason: Reason = "OBJECT_CHANGED";
 }
 
 /** What is asked for is used up now; `retryAfterSeconds` says when it is worth another try. */

@@ -50,6 +50,30 @@ async function responded() {
   return { texts, kinds, roles: items.map((item) => item.role), usage: second.usage, gone };
 }
 
+async function conversed() {
+  const begun = await client.conversations.create({ items: [{ type: "message", role: "user", content: "Hello" }] });
+  const conversation = begun.id;
+  const asked = { model: given.model, max_output_tokens: 24, temperature: 0, conversation };
+  const first = await client.responses.create({ ...asked, input: "One?" });
+  const stream = client.responses.stream({ ...asked, input: "Two?" });
+  const second = await stream.finalResponse();
+  await client.conversations.items.create(conversation, {
+    items: [{ type: "message", role: "user", content: "Thanks." }],
+  });
+  const items = [];
+  for await (const item of client.conversations.items.list(conversation, { order: "asc", limit: 2 })) items.push(item);
+  const found = await client.conversations.items.retrieve(items[0].id, { conversation_id: conversation });
+  await client.conversations.items.delete(items[0].id, { conversation_id: conversation });
+  const noted = await client.conversations.update(conversation, { metadata: { topic: "demo" } });
+  const looked = await client.conversations.retrieve(conversation);
+  const { deleted } = await client.conversations.delete(conversation);
+  const gone = await refused(() => client.responses.create({ ...asked, input: "And?" }));
+  const said = items.map((item) => item.content[0].text);
+  const answers = [first.output_text, second.output_text];
+  const metadata = [noted.metadata, looked.metadata];
+  return { said, answers, isFound: found.id === items[0].id, metadata, deleted, gone };
+}
+
 const text = (answer) => answer.choices[0].message.content;
 const whole = await chat();
 const stop = text(whole).slice(6, 9);
@@ -71,6 +95,7 @@ const results = {
   })),
   completion: (await client.completions.create({ model: given.model, prompt: "Hello", max_tokens: 4 })).usage,
   responses: await responded(),
+  conversation: await conversed(),
   models,
   model: (await client.models.retrieve(given.model)).id,
   requestId: response.headers.get("x-request-id"),

@@ -57,8 +57,9 @@ def _of_runtime(method: str, known: Known, chance: random.Random) -> Fields:
         return _turn(known, chance, options)
     if method in ("TagTurn", "FindSession"):
         return _tagged(method, known, chance)
-    if method in ("StoreObject", "FetchObject", "DeleteObject"):
-        return {"id": f"object-{chance.randrange(8)}", "data": bytes(chance.randrange(100)), "ttl_seconds": 60}
+    if method in ("StoreObject", "FetchObject", "UpdateObject", "DeleteObject"):
+        kept = {"id": f"object-{chance.randrange(8)}", "data": bytes(chance.randrange(100)), "ttl_seconds": 60}
+        return {**kept, "version": chance.randrange(1, 4), "appends": chance.random() < 0.5}
     boundary = {"boundary": chance.randrange(100)} if chance.random() < _BOUNDARY_SHARE else {}
     return {
         "model": known.model,

@@ -6,6 +6,7 @@ from schemathesis import Case
 
 from tests.soak.fuzz_http.stream_checks import MESSAGES, RESPONSES
 
+CONVERSATIONS = "/v1/conversations"
 OLLAMA = "/api/"
 """Ollama's, below it: its streams are lines, and come unless they are not wanted; its errors are texts."""
 
@@ -14,6 +15,8 @@ def unanswerable(case: Case) -> list[tuple[str, str]]:
     """As in `broken_rules`: of Anthropic's messages, and of Ollama's, some leave nothing to answer."""
     if case.path.startswith(OLLAMA) and isinstance(case.body, dict):
         return _unanswerable_of_ollama(case.body)
+    if case.path.startswith(CONVERSATIONS) and isinstance(case.body, dict):
+        return _equal_ids(case.body)
     if case.path == RESPONSES and isinstance(case.body, dict):
         return _unanswerable_items(case.body)
     if not case.path.startswith(MESSAGES) or not isinstance(case.body, dict):
@@ -37,7 +40,14 @@ def items(body: dict[str, Any]) -> list[Any]:
     return given if isinstance(given, list) else []
 
 
+def _equal_ids(body: dict[str, Any]) -> list[tuple[str, str]]:
+    ids = [item["id"] for item in body.get("items") or () if item.get("id")]
+    return [("items", "each has an id of its own")] if len({*ids}) < len(ids) else []
+
+
 def _unanswerable_items(body: dict[str, Any]) -> list[tuple[str, str]]:
+    if body.get("conversation") is not None:
+        return [("conversation", "a conversation that is named is there"), *_without_end(body)]
     if body.get("previous_response_id") is not None:
         return [("previous_response_id", "a response that is named is stored"), *_without_end(body)]
     return _without_end(body)

@@ -42,9 +42,11 @@ _SHARES = {
     ("chat", GenerationMode.NEGATIVE): 0.12,
     ("createResponse", GenerationMode.POSITIVE): 0.10,
     ("createResponse", GenerationMode.NEGATIVE): 0.06,
+    ("createConversation", GenerationMode.POSITIVE): 0.02,
+    ("addConversationItems", GenerationMode.NEGATIVE): 0.02,
     ("complete", GenerationMode.POSITIVE): 0.12,
     ("complete", GenerationMode.NEGATIVE): 0.06,
-    ("messages", GenerationMode.POSITIVE): 0.12,
+    ("messages", GenerationMode.POSITIVE): 0.08,
     ("messages", GenerationMode.NEGATIVE): 0.06,
     ("ollamaChat", GenerationMode.POSITIVE): 0.08,
     ("ollamaChat", GenerationMode.NEGATIVE): 0.04,
@@ -161,7 +163,8 @@ def _of_the_model(body: dict[str, Any], vocab_size: int) -> dict[str, Any]:
     for name in ("prompt", "tokens", "stop_token_ids"):
         if body.get(name) is not None:
             tame[name] = _known(body[name], vocab_size)
-    tame.pop("previous_response_id", None)  # a name that is drawn is none of a response
+    for name in ("previous_response_id", "conversation"):  # a name that is drawn is of nothing that is there
+        tame.pop(name, None)
     return tame
 
 

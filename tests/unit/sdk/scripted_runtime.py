@@ -6,7 +6,7 @@ Its model counts: the next token is the last one plus one, modulo the vocabulary
 import re
 import threading
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from kakeya_stubs.v1 import runtime_pb2_grpc
 
 REASONS_PROTO = Path(__file__).resolve().parents[3] / "proto/kakeya/v1/error_reason.proto"
 BYTES_PER_TOKEN = 1024
+MAX_OBJECT_BYTES = 1 << 20
 SINK, WINDOW, VOCAB_SIZE = 4, 16, 1000
 FINGERPRINT = "f" * 64
 
@@ -145,6 +146,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.tagged: list[tuple[bytes, pb.TagTurnRequest]] = []
         self.given_up: set[str] = set()
         self.objects: dict[str, bytes] = {}
+        self.object_versions: Counter[str] = Counter()
         self.num_cancelled = 0
         self.hold_after: int | None = None
         self.on_hold: Callable[[], None] = lambda: None
@@ -523,7 +525,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
 
     def StoreObject(self, request: pb.StoreObjectRequest, context: grpc.ServicerContext) -> Any:
         self._come("StoreObject", request, context)
-        self.objects[request.id] = request.data
+        self._store(request.id, request.data)
         self._leave("StoreObject", context)
         return pb.StoreObjectResponse()
 
@@ -532,7 +534,25 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         if request.id not in self.objects:
             fails("OBJECT_NOT_FOUND")(context)
         self._leave("FetchObject", context)
-        return pb.FetchObjectResponse(data=self.objects[request.id])
+        return pb.FetchObjectResponse(data=self.objects[request.id], version=self.object_versions[request.id])
+
+    def UpdateObject(self, request: pb.UpdateObjectRequest, context: grpc.ServicerContext) -> Any:
+        self._come("UpdateObject", request, context)
+        if request.id not in self.objects:
+            fails("OBJECT_NOT_FOUND")(context)
+        if self.object_versions[request.id] != request.version:
+            fails("OBJECT_CHANGED")(context)
+        data = (self.objects[request.id] if request.appends else b"") + request.data
+        if len(data) > MAX_OBJECT_BYTES:
+            fails("INVALID_FIELD", field="data")(context)
+        version = self._store(request.id, data)
+        self._leave("UpdateObject", context)
+        return pb.UpdateObjectResponse(version=version)
+
+    def _store(self, object_id: str, data: bytes) -> int:
+        self.objects[object_id] = data
+        self.object_versions[object_id] += 1
+        return self.object_versions[object_id]
 
     def DeleteObject(self, request: pb.DeleteObjectRequest, context: grpc.ServicerContext) -> Any:
         self._come("DeleteObject", request, context)

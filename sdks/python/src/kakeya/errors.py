@@ -83,7 +83,7 @@ class AppendTooLong(InvalidRequest, reason=ErrorReason.ERROR_REASON_APPEND_TOO_L
 
 
 class Conflict(KakeyaError, status=grpc.StatusCode.ABORTED):
-    """The session is not in the state that the caller believes in."""
+    """The session, or the object, is not in the state that the caller believes in."""
 
 
 class OperationRunning(Conflict, reason=ErrorReason.ERROR_REASON_OPERATION_RUNNING):
@@ -92,6 +92,10 @@ class OperationRunning(Conflict, reason=ErrorReason.ERROR_REASON_OPERATION_RUNNI
 
 class HistoryLengthMismatch(Conflict, reason=ErrorReason.ERROR_REASON_HISTORY_LENGTH_MISMATCH):
     """The history has another length than expected: another caller appended, or an earlier call half succeeded."""
+
+
+class ObjectChanged(Conflict, reason=ErrorReason.ERROR_REASON_OBJECT_CHANGED):
+    """The object has another version: another caller changed it, or an earlier attempt whose answer was lost."""
 
 
 class Exhausted(KakeyaError, status=grpc.StatusCode.RESOURCE_EXHAUSTED):

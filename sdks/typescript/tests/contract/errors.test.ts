@@ -12,7 +12,8 @@ const ENDLESS = { maxTokens: 65_536, ignoreEos: true };
 const SCRIPTED = {
   INTERNAL: "a fault of the runtime itself",
   INVARIANT_VIOLATED: "likewise",
-  OBJECT_NOT_FOUND: "the calls of objects are the Python SDK's",
+  OBJECT_CHANGED: "the calls of objects are the Python SDK's",
+  OBJECT_NOT_FOUND: "likewise",
   OPERATION_STOPPED: "nobody reads for a minute",
   SNAPSHOT_REFUSED: "a file that is damaged",
   SNAPSHOT_STORE_UNAVAILABLE: "a disk that is gone, and a journal at its bound",

@@ -6,7 +6,7 @@ from importlib import metadata
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -36,6 +36,7 @@ from kakeya_http_shim.routes.ollama_routes import (
     OllamaShow,
 )
 from kakeya_http_shim.routes.openapi.document import document
+from kakeya_http_shim.routes.responses.conversation_routes import ConversationRoutes
 from kakeya_http_shim.routes.responses.kept_routes import KeptRoutes
 from kakeya_http_shim.routes.responses.response_route import ResponsesRoute
 from kakeya_http_shim.routes.responses.running import Running
@@ -77,6 +78,7 @@ def _routed(desk: Desk, metrics: Metrics, page: Sequence[Route]) -> Starlette:
         Route("/v1/messages", MessagesRoute(desk), methods=["POST"]),
         Route("/v1/messages/count_tokens", CountTokensRoute(desk), methods=["POST"]),
         *_of_responses(desk),
+        *_of_conversations(desk),
         Route("/v1/models", listing.models),
         Route("/v1/models/{id:path}", listing.model),
         *_of_ollama(desk),
@@ -94,6 +96,7 @@ def _routed(desk: Desk, metrics: Metrics, page: Sequence[Route]) -> Starlette:
     handlers: dict[type[Exception], Callable[..., Response]] = {
         ApiError: _api_error,
         HTTPException: _http_error,
+        ClientDisconnect: _unheard,
         Exception: _unforeseen,
     }
     app = Starlette(routes=routes, exception_handlers=handlers)
@@ -110,6 +113,21 @@ def _of_responses(desk: Desk) -> list[Route]:
         Route("/v1/responses/{id}", kept.delete, methods=["DELETE"]),
         Route("/v1/responses/{id}/input_items", kept.items, methods=["GET"]),
         Route("/v1/responses/{id}/cancel", kept.cancel, methods=["POST"]),
+    ]
+
+
+def _of_conversations(desk: Desk) -> list[Route]:
+    routes = ConversationRoutes(desk)
+    one = "/v1/conversations/{id}"
+    return [
+        Route("/v1/conversations", routes.create, methods=["POST"]),
+        Route(one, routes.conversation, methods=["GET"]),
+        Route(one, routes.update, methods=["POST"]),
+        Route(one, routes.delete, methods=["DELETE"]),
+        Route(f"{one}/items", routes.items, methods=["GET"]),
+        Route(f"{one}/items", routes.add, methods=["POST"]),
+        Route(f"{one}/items/{{item_id:path}}", routes.item, methods=["GET"]),
+        Route(f"{one}/items/{{item_id:path}}", routes.delete_item, methods=["DELETE"]),
     ]
 
 
@@ -143,6 +161,10 @@ def _with_cors(app: ASGIApp, settings: HttpSettings) -> ASGIApp:
 
 def _api_error(request: Request, error: ApiError) -> Response:
     return error_shapes.response(error, request.scope)
+
+
+def _unheard(_: Request, __: Exception) -> Response:
+    return Response()  # its client has left
 
 
 def _unforeseen(request: Request, _: Exception) -> Response:

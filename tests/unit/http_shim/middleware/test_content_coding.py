@@ -4,9 +4,11 @@ import gzip
 import json
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from backports import zstd
 
 from kakeya_http_shim.middleware import content_coding
 from kakeya_http_shim.problems import ApiError
@@ -29,13 +31,23 @@ def in_members(body: bytes) -> bytes:
     return gzipped(body[:5]) + gzipped(body[5:])
 
 
+def with_checksum(body: bytes) -> bytes:
+    return zstd.compress(body, options={zstd.CompressionParameter.checksum_flag: 1})
+
+
+def with_window(log: int) -> bytes:
+    """A frame that asks its reader for so much memory; its size is not said, so that it counts."""
+    compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: log})
+    return compressor.compress(b" " * 1000) + compressor.compress(BODY) + compressor.flush()
+
+
 async def post(shim: Shim, body: bytes, **headers: str) -> tuple[int, str, str]:
     """Status, code and message of the answer."""
     named = {"content-type": JSON} | {name.replace("_", "-"): value for name, value in headers.items()}
     response = await shim.http.post(CHAT, content=body, headers=named)
     error = response.json().get("error", {"code": "", "message": ""})
     if response.status_code == 415 and "content_encoding" in headers:
-        assert response.headers["accept-encoding"] == "gzip, deflate"
+        assert response.headers["accept-encoding"] == "gzip, deflate, zstd"
     return response.status_code, error["code"], error["message"]
 
 
@@ -45,6 +57,11 @@ READ = [
     ("x-gzip", gzipped(BODY)),
     ("gzip", in_members(BODY)),
     ("deflate", zlib.compress(BODY)),
+    ("zstd", zstd.compress(BODY)),
+    ("ZSTD", with_checksum(BODY)),
+    ("zstd", zstd.compress(BODY[:5]) + zstd.compress(BODY[5:])),
+    ("zstd", with_window(23)),
+    ("zstd", zstd.compress(b" " * 1_000_000 + BODY)),
     ("identity", BODY),
     ("", BODY),
     ("identity, gzip", gzipped(BODY)),
@@ -54,7 +71,14 @@ READ = [
 
 REFUSED = [
     ("br", BODY, 415, "unsupported_content_encoding", "Content-Encoding: br"),
-    ("zstd", BODY, 415, "unsupported_content_encoding", "Content-Encoding: zstd"),
+    ("zstd, gzip", BODY, 415, "unsupported_content_encoding", "Content-Encoding: zstd, gzip"),
+    ("zstd", BODY, 400, "invalid_content_encoding", "Content-Encoding says zstd"),
+    ("zstd", gzipped(BODY), 400, "invalid_content_encoding", "Content-Encoding says zstd"),
+    ("zstd", zstd.compress(BODY)[:-1], 400, "invalid_content_encoding", "ends before"),
+    ("zstd", zstd.compress(BODY) + b"more", 400, "invalid_content_encoding", "something else"),
+    ("zstd", with_checksum(BODY)[:-4] + bytes(4), 400, "invalid_content_encoding", "something else"),
+    ("zstd", with_window(24), 400, "invalid_content_encoding", "something else"),
+    ("zstd", zstd.compress(zstd.compress(BODY)), 400, "invalid_json", "zstd, and Content-Encoding does not say so"),
     ("compress", BODY, 415, "unsupported_content_encoding", "Content-Encoding: compress"),
     ("new", BODY, 415, "unsupported_content_encoding", "Content-Encoding: new"),
     ("gzip, gzip", BODY, 415, "unsupported_content_encoding", "Content-Encoding: gzip, gzip"),
@@ -99,14 +123,17 @@ async def test_other_codings_are_named(shim: Shim) -> None:
         assert named in message
 
 
-async def test_a_bomb_is_refused_before_it_grows(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
-    bomb = gzipped(bytes(64 << 20))
+@pytest.mark.parametrize(("coding", "compress"), [("gzip", gzipped), ("zstd", zstd.compress)])
+async def test_a_bomb_is_refused_before_it_grows(
+    runtime: ScriptedRuntime, tokenizer_dir: Path, coding: str, compress: Callable[[bytes], bytes]
+) -> None:
+    bomb = compress(bytes(64 << 20))
     async with serving_shim(runtime, tokenizer_dir, "--max-body-bytes", "100000") as shim:
         assert len(bomb) < 100_000
-        assert (await post(shim, bomb, content_encoding="gzip"))[:2] == (413, "request_too_large")
+        assert (await post(shim, bomb, content_encoding=coding))[:2] == (413, "request_too_large")
     tracemalloc.start()
     try:
-        first = next(content_coding.Decoder("gzip").parts(bomb, is_last=True))
+        first = next(content_coding.Decoder(coding).parts(bomb, is_last=True))
         most_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -135,16 +162,20 @@ async def test_a_client_that_leaves_in_a_compressed_body(shim: Shim) -> None:
     assert (await post(shim, BODY))[0] == 200
 
 
-def test_what_is_left_over_in_the_decoder_is_looked_at() -> None:
+@pytest.mark.parametrize(
+    ("coding", "whole"),
+    [("gzip", gzipped(bytes(3 * 65536))), ("zstd", zstd.compress(bytes(65536)) + zstd.compress(bytes(2 * 65536)))],
+    ids=["gzip", "zstd"],
+)
+def test_what_is_left_over_in_the_decoder_is_looked_at(coding: str, whole: bytes) -> None:
     """A piece may end where a part is full, and what is wrong may come after it."""
-    whole = gzipped(bytes(3 * 65536))
     for cut in range(len(whole)):
-        decoder = content_coding.Decoder("gzip")
+        decoder = content_coding.Decoder(coding)
         parts = [*decoder.parts(whole[:cut], is_last=False), *decoder.parts(whole[cut:], is_last=True)]
         assert b"".join(parts) == bytes(3 * 65536)
         assert max(map(len, parts)) <= 65536
     with pytest.raises(ApiError, match="ends before"):
-        list(content_coding.Decoder("gzip").parts(b"", is_last=True))
+        list(content_coding.Decoder(coding).parts(b"", is_last=True))
 
 
 async def test_media_types_that_are_read(shim: Shim) -> None:

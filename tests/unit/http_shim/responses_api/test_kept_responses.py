@@ -13,7 +13,8 @@ import pytest
 
 from kakeya_http_shim.responses_api.response_object import ResponseObject
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
-from kakeya_http_shim.routes.responses.kept_routes import DeletedResponse, ItemList
+from kakeya_http_shim.routes.responses.item_pages import ItemList
+from kakeya_http_shim.routes.responses.kept_routes import DeletedResponse
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.responses_api.asking import DONE, RESPONSES, answered, ask, events, user
 from tests.unit.http_shim.shim import Shim
@@ -184,6 +185,7 @@ async def test_a_runtime_that_fails(shim: Shim, reason: str) -> None:
         zlib.compress(b"no"),
         zlib.compress(b"[]"),
         zlib.compress(b'{"version": 2}'),
+        zlib.compress(b'{"version": 3}'),
         zlib.compress(bytes((64 << 20) + 1)),
         zlib.compress(b"{}")[:-1],
     ],

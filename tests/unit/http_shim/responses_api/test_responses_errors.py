@@ -20,7 +20,9 @@ UNSUPPORTED, INVALID = "unsupported_parameter", "invalid_value"
     [
         ({"background": True}, "background", UNSUPPORTED),
         ({"background": 1}, "background", INVALID),
-        ({"conversation": "conv_1"}, "conversation", UNSUPPORTED),
+        ({"conversation": "conv_1", "previous_response_id": "resp_1"}, "previous_response_id", INVALID),
+        ({"conversation": {"id": "conv_1", "metadata": {}}}, "conversation.metadata", "unknown_parameter"),
+        ({"conversation": 1}, "conversation", INVALID),
         ({"context_management": [{"type": "compaction"}]}, "context_management", UNSUPPORTED),
         ({"prompt": {"id": "pmpt_1"}}, "prompt", UNSUPPORTED),
         ({"include": ["message.output_text.logprobs"]}, "include[0]", UNSUPPORTED),

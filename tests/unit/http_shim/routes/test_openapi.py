@@ -7,11 +7,14 @@ from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
 from kakeya_http_shim.answers.completion_answer import Completion
 from kakeya_http_shim.messages_api.answer_events import MessagesError
 from kakeya_http_shim.ollama_api.answer_lines import OllamaError
+from kakeya_http_shim.responses_api.kept_conversation import KeptConversation
 from kakeya_http_shim.responses_api.kept_response import KeptResponse
 from kakeya_http_shim.routes.openapi.operations import ErrorAnswer
 from tests.unit.http_shim.shim import CHAT, COMPLETIONS, Shim
 
 RESPONSE = f"resp_{'0' * 32}"
+CONVERSATION = f"conv_{'0' * 32}"
+ITEM = {"id": "msg_1", "type": "message"}
 
 
 def references(part: Any) -> Iterator[str]:
@@ -31,11 +34,14 @@ async def test_every_route_is_in_it_and_every_reference_is_there(shim: Shim) -> 
     assert document["openapi"] == "3.1.0"
     schemas = document["components"]["schemas"]
     assert {reference.removeprefix("#/components/schemas/") for reference in references(document)} <= schemas.keys()
+    names = {"/v1/responses": RESPONSE, "/v1/conversations": CONVERSATION}
+    kept = KeptConversation(1, {}, [ITEM])
     for path, operations in document["paths"].items():
         for method in operations:
-            shim.runtime.objects[RESPONSE] = KeptResponse({}, []).packed()
-            name = RESPONSE if path.startswith("/v1/responses") else "counter"
-            response = await shim.http.request(method, path.replace("{id}", name))
+            shim.runtime.objects |= {RESPONSE: KeptResponse({}, []).packed(), CONVERSATION: kept.packed()}
+            shim.runtime.object_versions[CONVERSATION] = 1
+            name = next((name for start, name in names.items() if path.startswith(start)), "counter")
+            response = await shim.http.request(method, path.replace("{id}", name).replace("{item_id}", ITEM["id"]))
             assert response.status_code not in (404, 405), path
     operations = [each for path in document["paths"].values() for each in path.values()]
     assert len({each["operationId"] for each in operations}) == len(operations)

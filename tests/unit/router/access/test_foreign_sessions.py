@@ -35,7 +35,7 @@ async def worker(keyed: Keyed) -> FakeWorker:
 
 def test_the_walk_over_all_rpcs_leaves_none_out() -> None:
     others = {method.name for method in SERVICE.methods} - {method.name for method in ON_A_SESSION}
-    on_objects = {"StoreObject", "FetchObject", "DeleteObject"}  # test_objects.py
+    on_objects = {"StoreObject", "FetchObject", "UpdateObject", "DeleteObject"}  # test_objects.py
     assert others == {"CreateSession", "ForkSession", "ListModels", "ListSessions", "Turn"} | on_objects, (
         "an rpc without a session id needs a test of its own"
     )

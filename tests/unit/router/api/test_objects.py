@@ -1,4 +1,4 @@
-"""StoreObject, FetchObject and DeleteObject: what a tenant keeps is its own, counted, and gone in time."""
+"""Objects of a tenant: what it keeps is its own, counted, changed by who knows its version, and gone in time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_shared.errors.tree import InvalidField, ObjectNotFound, QuotaExceeded
+from kakeya_shared.errors.tree import InvalidField, ObjectChanged, ObjectNotFound, QuotaExceeded
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.keyed import Keyed
@@ -22,6 +22,15 @@ async def store(client: Client, object_id: str, data: bytes = DATA, **fields: An
 
 async def fetch(client: Client, object_id: str) -> bytes:
     return (await answer(client.runtime.FetchObject(api.FetchObjectRequest(id=object_id)))).data
+
+
+async def version_of(client: Client, object_id: str) -> int:
+    return (await answer(client.runtime.FetchObject(api.FetchObjectRequest(id=object_id)))).version
+
+
+async def update(client: Client, object_id: str, data: bytes = DATA, **fields: Any) -> int:
+    request = api.UpdateObjectRequest(id=object_id, data=data, **{"version": 1, **fields})
+    return (await answer(client.runtime.UpdateObject(request))).version
 
 
 async def delete(client: Client, object_id: str) -> None:
@@ -54,7 +63,7 @@ async def test_another_tenants_object_does_not_exist(keyed: Keyed) -> None:
     await store(owner, "resp_1")
     refused = []
     for object_id in ("resp_1", "resp_2"):
-        for call in (fetch, delete):
+        for call in (fetch, update, delete):
             with pytest.raises(ObjectNotFound) as error:
                 await call(stranger, object_id)
             refused.append(error.value.message)
@@ -86,6 +95,100 @@ async def test_its_time_to_live(keyed: Keyed) -> None:
     assert 0 < await redis.pttl(f"{prefix}object:b") <= 10_000
     for name in ("expiries", "sizes"):
         assert DAY_MS / 2 < await redis.pttl(prefix + name) <= DAY_MS
+
+
+async def test_one_is_changed_by_who_knows_its_version(keyed: Keyed) -> None:
+    client = await keyed.tenant("acme")
+    await store(client, "a", b"one")
+    assert await version_of(client, "a") == 1
+    assert await update(client, "a", b" two", version=1, appends=True) == 2
+    for late in (1, 3):
+        for appends in (False, True):
+            with pytest.raises(ObjectChanged):
+                await update(client, "a", b"lost", version=late, appends=appends)
+    assert (await fetch(client, "a"), await version_of(client, "a")) == (b"one two", 2)
+    assert await update(client, "a", b"three", version=2) == 3
+    await store(client, "a", b"four")
+    assert (await fetch(client, "a"), await version_of(client, "a")) == (b"four", 4)
+    await delete(client, "a")
+    with pytest.raises(ObjectNotFound):
+        await update(client, "a", version=4)
+    await store(client, "a")
+    assert await version_of(client, "a") == 1
+
+
+async def test_of_many_that_write_at_once_none_is_lost(keyed: Keyed) -> None:
+    client, num_writers, num_each = await keyed.tenant("acme"), 8, 10
+
+    async def write(number: int) -> None:
+        for count in range(num_each):
+            while True:
+                try:
+                    found = await answer(client.runtime.FetchObject(api.FetchObjectRequest(id="a")))
+                    own, appends = bytes([number, count]), bool(count % 2)
+                    data = own if appends else found.data + own
+                    await update(client, "a", data, version=found.version, appends=appends)
+                    break
+                except ObjectChanged:
+                    continue
+
+    await store(client, "a", b"")
+    await asyncio.gather(*map(write, range(num_writers)))
+    data = await fetch(client, "a")
+    pairs = [(data[place], data[place + 1]) for place in range(0, len(data), 2)]
+    assert len(pairs) == num_writers * num_each
+    for number in range(num_writers):
+        assert [count for writer, count in pairs if writer == number] == [*range(num_each)]
+
+
+async def test_a_change_renews_its_time_to_live(keyed: Keyed) -> None:
+    client = await keyed.tenant("acme")
+    redis, prefix = keyed.stack.redis, "kakeya:{objects:acme}:"
+    for appends in (False, True):
+        await store(client, "a", ttl_seconds=10)
+        await update(client, "a", version=await version_of(client, "a"), appends=appends)
+        for name in ("object:a", "expiries", "sizes"):
+            assert DAY_MS / 2 < await redis.pttl(prefix + name) <= DAY_MS
+
+
+async def test_what_is_appended_is_all_that_redis_writes_down(keyed: Keyed) -> None:
+    """Else a conversation would cost its whole text in the append-only file at each turn."""
+    client, redis = await keyed.tenant("acme"), keyed.stack.redis
+    await store(client, "a", bytes(100_000))
+    commands: list[str] = []
+    async with redis.monitor() as monitor:
+        await update(client, "a", b"more", appends=True)
+        await redis.ping()
+        async for command in monitor.listen():
+            commands.append(command["command"])
+            if command["command"] == "PING":
+                break
+    written = [command for command in commands if ":object:a" in command and command.startswith(("APPEND", "SET "))]
+    assert len(written) == 1
+    assert written[0].startswith("APPEND ")
+    assert written[0].endswith(" more")
+
+
+async def test_a_change_has_the_same_bounds(keyed: Keyed) -> None:
+    quota = admin_pb2.Quota(max_reserved_bytes=2 << 20)
+    await answer(keyed.admin.admin.SetQuota(admin_pb2.SetQuotaRequest(tenant="acme", quota=quota)))
+    client = await keyed.tenant("acme")
+    await store(client, "a", bytes((1 << 20) - 1))
+    await store(client, "b", bytes((1 << 20) - 1))
+    with pytest.raises(InvalidField) as refused:
+        await update(client, "a", bytes(2), appends=True)
+    assert refused.value.metadata == {"field": "data"}
+    assert await update(client, "a", bytes(1), appends=True) == 2
+    assert await update(client, "b", bytes(1), appends=True) == 2
+    await update(client, "b", bytes(10), version=2)
+    await store(client, "c", bytes((1 << 20) - 10))
+    with pytest.raises(QuotaExceeded):
+        await update(client, "b", bytes(11), version=3)
+    assert (await fetch(client, "b"), await version_of(client, "b")) == (bytes(10), 3)
+    for fields in ({"version": 0}, {"ttl_seconds": 30 * 86_400 + 1}, {"data": bytes((1 << 20) + 1)}):
+        with pytest.raises(InvalidField) as refused:
+            await update(client, "b", **fields)
+        assert refused.value.metadata == {"field": next(iter(fields))}
 
 
 async def test_bytes_are_counted_in_the_tenants_quota(keyed: Keyed) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.object_store import ObjectStore
 from kakeya_router.store.scripts import script_of
 from kakeya_router.store.session_record import SessionId, SessionRecord
 from kakeya_router.store.sessions.queue_store import QueueStore
@@ -58,6 +59,7 @@ class World:
     def __post_init__(self) -> None:
         self.sessions = SessionStores(self.redis, **LEASES)
         self.workers = WorkerStore(self.redis, worker_lease_seconds=400)
+        self.objects = ObjectStore(self.redis)
         self.queue = QueueStore(self.redis, lease_seconds=500, queue_length=2)
 
     async def record(self, of: SessionId = ONE) -> SessionRecord:
@@ -90,7 +92,7 @@ class World:
 
 
 def _named(key: str, value: Any) -> Iterable[tuple[str, Any]]:
-    kind, _, of = key.removeprefix("kakeya:{p}:").partition(":")
+    kind, _, of = key.removeprefix("kakeya:{p}:").removeprefix("kakeya:{objects:t}:").partition(":")
     if kind in ("expiry", "idle", "workers", "to_park", "spare", "parked"):
         kind = kind.replace("workers", "lease")
         return [(kind + _suffix(member), score) for member, score in zip(value[::2], value[1::2], strict=True)]
@@ -101,6 +103,7 @@ def _named(key: str, value: Any) -> Iterable[tuple[str, Any]]:
         read: dict[str, Callable[[Any], Any]] = {"sessions": sorted, "journal": unpack, "tags": _timeless}
         return [(kind + _suffix(of), read.get(kind, dict)(value))]
     told: dict[str, Callable[[Any], Any]] = {
+        "expiries": lambda members: members[::2],
         "heirs": lambda members: members[::2],
         "spare_of": lambda members: members[::2],
         "groups": lambda members: members[::2],

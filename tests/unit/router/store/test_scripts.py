@@ -11,6 +11,7 @@ from kakeya_router.store.scripts import scripts
 from kakeya_router.store.session_record import SessionRecord
 from tests.unit.router.store.fleet.rows import ROWS as FLEET
 from tests.unit.router.store.lanes.rows import ROWS as LANES
+from tests.unit.router.store.objects.rows import ROWS as OBJECTS
 from tests.unit.router.store.operations.history_rows import HISTORY_ROWS as HISTORIES
 from tests.unit.router.store.operations.rows import ROWS as OPERATIONS
 from tests.unit.router.store.queue.rows import ROWS as QUEUE
@@ -21,7 +22,7 @@ from tests.unit.router.store.sessions.tag_rows import TAG_ROWS as TAGS
 
 TABLE = [
     (script, state, call, row)
-    for room in (FLEET, HISTORIES, KEPT, LANES, OPERATIONS, QUEUE, SESSIONS, TAGS)
+    for room in (FLEET, HISTORIES, KEPT, LANES, OBJECTS, OPERATIONS, QUEUE, SESSIONS, TAGS)
     for script, rows in room.items()
     for row in rows
     for state, call in row.cases

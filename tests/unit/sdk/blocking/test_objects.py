@@ -3,15 +3,15 @@
 
 import pytest
 
-from kakeya import Client, ObjectNotFound
-from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
+from kakeya import Client, InvalidField, ObjectChanged, ObjectNotFound
+from tests.unit.sdk.scripted_runtime import MAX_OBJECT_BYTES, ScriptedRuntime, fails
 
 
 def test_an_object_is_kept_until_it_is_deleted(client: Client, runtime: ScriptedRuntime) -> None:
     client.store_object("a", b"one")
     client.store_object("b", b"two", ttl_seconds=60)
     assert [(each.id, each.ttl_seconds) for each in runtime.requests["StoreObject"]] == [("a", 0), ("b", 60)]
-    assert (client.fetch_object("a"), client.fetch_object("b")) == (b"one", b"two")
+    assert [(client.fetch_object(each)).data for each in ("a", "b")] == [b"one", b"two"]
     client.delete_object("a")
     with pytest.raises(ObjectNotFound):
         client.fetch_object("a")
@@ -19,8 +19,28 @@ def test_an_object_is_kept_until_it_is_deleted(client: Client, runtime: Scripted
         client.delete_object("a")
 
 
+def test_an_object_is_changed_as_it_was_fetched(client: Client, runtime: ScriptedRuntime) -> None:
+    client.store_object("a", b"one")
+    fetched = client.fetch_object("a")
+    assert fetched.version == 1
+    assert client.update_object("a", b" two", version=1, appends=True, ttl_seconds=60) == 2
+    told = runtime.requests["UpdateObject"][-1]
+    assert (told.id, told.version, told.appends, told.ttl_seconds) == ("a", 1, True, 60)
+    with pytest.raises(ObjectChanged):
+        client.update_object("a", b"lost", version=fetched.version)
+    fetched = client.fetch_object("a")
+    assert (fetched.data, fetched.version) == (b"one two", 2)
+    with pytest.raises(InvalidField):
+        client.update_object("a", bytes(MAX_OBJECT_BYTES), version=2, appends=True)
+    assert client.update_object("a", b"three", version=2) == 3
+    assert (client.fetch_object("a")).data == b"three"
+    with pytest.raises(ObjectNotFound):
+        client.update_object("b", b"", version=1)
+
+
 def test_calls_are_repeated(client: Client, runtime: ScriptedRuntime) -> None:
-    for method in ("StoreObject", "FetchObject"):
+    for method in ("StoreObject", "FetchObject", "UpdateObject"):
         runtime.before[method].append(fails("STORE_UNAVAILABLE", retry_after_seconds=0.01))
     client.store_object("a", b"one")
-    assert client.fetch_object("a") == b"one"
+    assert (client.fetch_object("a")).data == b"one"
+    assert client.update_object("a", b"two", version=1) == 2

@@ -97,6 +97,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ALREADY_EXISTS, worker to router only: another worker has joined under this worker's id since this one did."""
     ERROR_REASON_OBJECT_NOT_FOUND: _ErrorReason.ValueType  # 33
     """NOT_FOUND: never stored, deleted, expired, or another tenant's."""
+    ERROR_REASON_OBJECT_CHANGED: _ErrorReason.ValueType  # 34
+    """ABORTED: the object has another version; fetch it and try again."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed, as `google.rpc.ErrorInfo.reason` (without the prefix ERROR_REASON_) in the domain
@@ -178,4 +180,6 @@ ERROR_REASON_WORKER_ID_TAKEN: ErrorReason.ValueType  # 32
 """ALREADY_EXISTS, worker to router only: another worker has joined under this worker's id since this one did."""
 ERROR_REASON_OBJECT_NOT_FOUND: ErrorReason.ValueType  # 33
 """NOT_FOUND: never stored, deleted, expired, or another tenant's."""
+ERROR_REASON_OBJECT_CHANGED: ErrorReason.ValueType  # 34
+"""ABORTED: the object has another version; fetch it and try again."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -1938,19 +1938,78 @@ class FetchObjectResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DATA_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
+    version: _builtins.int
+    """1 of an object that is new; each StoreObject and UpdateObject of it counts one more."""
     def __init__(
         self,
         *,
         data: _builtins.bytes = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FetchObjectResponse: _TypeAlias = FetchObjectResponse  # noqa: Y015
+
+@_typing.final
+class UpdateObjectRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    APPENDS_FIELD_NUMBER: _builtins.int
+    TTL_SECONDS_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    version: _builtins.int
+    """That the object has to have."""
+    data: _builtins.bytes
+    """The object has at most 1 MiB with it."""
+    appends: _builtins.bool
+    """The data come behind what is there. Unset: in place of it."""
+    ttl_seconds: _builtins.int
+    """From now on; as of StoreObjectRequest."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        version: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+        appends: _builtins.bool = ...,
+        ttl_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["appends", b"appends", "data", b"data", "id", b"id", "ttl_seconds", b"ttl_seconds", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateObjectRequest: _TypeAlias = UpdateObjectRequest  # noqa: Y015
+
+@_typing.final
+class UpdateObjectResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Of the object as it is now."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateObjectResponse: _TypeAlias = UpdateObjectResponse  # noqa: Y015
 
 @_typing.final
 class DeleteObjectRequest(_message.Message):

@@ -110,6 +110,11 @@ class RuntimeServiceStub:
                 request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectResponse.FromString,
                 _registered_method=True)
+        self.UpdateObject = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/UpdateObject',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.UpdateObjectRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.UpdateObjectResponse.FromString,
+                _registered_method=True)
         self.DeleteObject = channel.unary_unary(
                 '/kakeya.v1.RuntimeService/DeleteObject',
                 request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.DeleteObjectRequest.SerializeToString,
@@ -235,6 +240,14 @@ class RuntimeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateObject(self, request, context):
+        """Changes the caller's object if it has a version still: what is given comes in place of it, or behind it. OBJECT_CHANGED where
+        it has another version. So of two callers that change what they have fetched, neither overwrites what the other has said.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteObject(self, request, context):
         """Forgets the caller's object.
         """
@@ -319,6 +332,11 @@ def add_RuntimeServiceServicer_to_server(servicer, server):
                     servicer.FetchObject,
                     request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectRequest.FromString,
                     response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectResponse.SerializeToString,
+            ),
+            'UpdateObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateObject,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.UpdateObjectRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.UpdateObjectResponse.SerializeToString,
             ),
             'DeleteObject': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteObject,
@@ -732,6 +750,33 @@ class RuntimeService:
             '/kakeya.v1.RuntimeService/FetchObject',
             kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectRequest.SerializeToString,
             kakeya__stubs_dot_v1_dot_runtime__pb2.FetchObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/UpdateObject',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.UpdateObjectRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.UpdateObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -81,6 +81,10 @@ class RuntimeServiceStub:
     """
     FetchObject: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.FetchObjectRequest, _runtime_pb2.FetchObjectResponse]
     """The caller's object. To others it does not exist (OBJECT_NOT_FOUND)."""
+    UpdateObject: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.UpdateObjectRequest, _runtime_pb2.UpdateObjectResponse]
+    """Changes the caller's object if it has a version still: what is given comes in place of it, or behind it. OBJECT_CHANGED where
+    it has another version. So of two callers that change what they have fetched, neither overwrites what the other has said.
+    """
     DeleteObject: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.DeleteObjectRequest, _runtime_pb2.DeleteObjectResponse]
     """Forgets the caller's object."""
 
@@ -132,6 +136,10 @@ class RuntimeServiceAsyncStub(RuntimeServiceStub):
     """
     FetchObject: _aio.UnaryUnaryMultiCallable[_runtime_pb2.FetchObjectRequest, _runtime_pb2.FetchObjectResponse]  # type: ignore[assignment]
     """The caller's object. To others it does not exist (OBJECT_NOT_FOUND)."""
+    UpdateObject: _aio.UnaryUnaryMultiCallable[_runtime_pb2.UpdateObjectRequest, _runtime_pb2.UpdateObjectResponse]  # type: ignore[assignment]
+    """Changes the caller's object if it has a version still: what is given comes in place of it, or behind it. OBJECT_CHANGED where
+    it has another version. So of two callers that change what they have fetched, neither overwrites what the other has said.
+    """
     DeleteObject: _aio.UnaryUnaryMultiCallable[_runtime_pb2.DeleteObjectRequest, _runtime_pb2.DeleteObjectResponse]  # type: ignore[assignment]
     """Forgets the caller's object."""
 
@@ -270,6 +278,16 @@ class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_runtime_pb2.FetchObjectResponse, _abc.Awaitable[_runtime_pb2.FetchObjectResponse]]:
         """The caller's object. To others it does not exist (OBJECT_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def UpdateObject(
+        self,
+        request: _runtime_pb2.UpdateObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.UpdateObjectResponse, _abc.Awaitable[_runtime_pb2.UpdateObjectResponse]]:
+        """Changes the caller's object if it has a version still: what is given comes in place of it, or behind it. OBJECT_CHANGED where
+        it has another version. So of two callers that change what they have fetched, neither overwrites what the other has said.
+        """
 
     @_abc_1.abstractmethod
     def DeleteObject(

@@ -3,6 +3,7 @@
 
 from kakeya._sync.calls import Calls
 from kakeya._transport._requests import fill
+from kakeya.results import FetchedObject
 from kakeya_stubs.v1 import runtime_pb2
 
 
@@ -28,12 +29,40 @@ class SyncObjects:
         request = fill(runtime_pb2.StoreObjectRequest(id=object_id, data=data), ttl_seconds=ttl_seconds)
         self._calls.repeated("StoreObject", request, timeout_seconds)
 
-    def fetch_object(self, object_id: str, *, timeout_seconds: float | None = None) -> bytes:
+    def fetch_object(self, object_id: str, *, timeout_seconds: float | None = None) -> FetchedObject:
         """What is kept under an id. Raises KakeyaError: ObjectNotFound where there is nothing."""
         request = runtime_pb2.FetchObjectRequest(id=object_id)
         response = self._calls.repeated("FetchObject", request, timeout_seconds)
-        data: bytes = response.data
-        return data
+        return FetchedObject(response.data, response.version)
+
+    def update_object(
+        self,
+        object_id: str,
+        data: bytes,
+        *,
+        version: int,
+        appends: bool = False,
+        ttl_seconds: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> int:
+        """Changes an object that nobody else has changed since it was fetched.
+
+        Args:
+            data: in place of it. It has at most 1 MiB then.
+            version: that it had.
+            appends: behind what is there, instead.
+            ttl_seconds: from now on; as of `store_object`.
+
+        Returns:
+            The version that it has now.
+
+        Raises:
+            KakeyaError: ObjectNotFound where there is none; ObjectChanged where it has another version, also where an
+                attempt whose answer was lost has changed it; as `store_object`.
+        """
+        request = runtime_pb2.UpdateObjectRequest(id=object_id, version=version, data=data, appends=appends)
+        response = self._calls.repeated("UpdateObject", fill(request, ttl_seconds=ttl_seconds), timeout_seconds)
+        return int(response.version)
 
     def delete_object(self, object_id: str, *, timeout_seconds: float | None = None) -> None:
         """Forgets an object.

@@ -1,6 +1,7 @@
 """What the calls answer: plain values, without protobuf."""
 
 from kakeya.results.models import ServedModel
+from kakeya.results.objects import FetchedObject
 from kakeya.results.sessions import (
     FoundSession,
     ListedSession,
@@ -24,7 +25,7 @@ from kakeya.results.watched import (
 __all__ = [
     "AppendResult", "GenerateResult", "RewindResult", "StopReason", "TokenDetail", "Truncation",
     "FoundSession", "ListedSession", "OverflowPolicy", "ParkResult", "PlaceKind", "SessionInfo", "SessionState",
-    "ServedModel",
+    "FetchedObject", "ServedModel",
     "Sight",
     "FleetSums", "LastTurn", "PoolQueue", "WatchEvent", "WatchedRuntime", "WatchedSession", "WatchedWorker",
 ]  # fmt: skip

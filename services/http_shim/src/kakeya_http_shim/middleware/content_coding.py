@@ -1,18 +1,46 @@
 """Bodies that come compressed (Content-Encoding, RFC 9110), decoded piece by piece so that none outgrows its limit."""
 
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, Final, Protocol
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from kakeya_http_shim.problems import ApiError
 
-_GZIP = 16 + zlib.MAX_WBITS
-_WINDOW_BITS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
-"""zlib's word for the format; `deflate` is the zlib format (RFC 1950), whatever its name says."""
-_ACCEPTED = "gzip, deflate"
-_PART_BYTES = 64 << 10
+_zstd: Final[Any] = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+"""The same code, which Python has itself from then on."""
+_GZIP: Final = 16 + zlib.MAX_WBITS
+"""zlib's word for the format. That of `deflate` is zlib's own (RFC 1950), whatever the name says."""
+_ZSTD_WINDOW: Final = {_zstd.DecompressionParameter.window_log_max: 23}
+"""8 MiB, which is all that may be asked of who decodes it (RFC 9659)."""
+_ACCEPTED: Final = "gzip, deflate, zstd"
+_PART_BYTES: Final = 64 << 10
+
+
+class _Inflating(Protocol):
+    """Decodes one member of a body, a part at a time."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
+
+
+_INFLATING: Final[dict[str, Callable[[], _Inflating]]] = {
+    "gzip": lambda: zlib.decompressobj(_GZIP),
+    "x-gzip": lambda: zlib.decompressobj(_GZIP),
+    "deflate": lambda: zlib.decompressobj(zlib.MAX_WBITS),
+    "zstd": lambda: _zstd.ZstdDecompressor(options=_ZSTD_WINDOW),
+}
+_OF_ONE_MEMBER: Final = ("deflate",)
+"""A gzip file may be several in a row (RFC 1952), and so may frames of zstd (RFC 8878)."""
 
 
 class Decoder:
@@ -24,7 +52,7 @@ class Decoder:
 
     def __init__(self, coding: str) -> None:
         self._coding = coding
-        self._inflating = zlib.decompressobj(_WINDOW_BITS[coding])
+        self._inflating = _INFLATING[coding]()
 
     def parts(self, piece: bytes, *, is_last: bool) -> Iterator[bytes]:
         """What a piece of the body says, at most 64 KiB at a time: who has enough need not take the rest.
@@ -32,27 +60,30 @@ class Decoder:
         Raises:
             ApiError: the body is not what its header says, or ends too early.
         """
-        while piece:
+        while True:
             if self._inflating.eof:
+                if not piece:
+                    return
                 self._begin_next_member()
-            yield self._inflated(piece)
-            piece = self._inflating.unused_data or self._inflating.unconsumed_tail
-        while part := self._inflated(b""):  # what did not fit into the last part
-            yield part
+            part = self._inflated(piece)
+            piece = self._inflating.unused_data or getattr(self._inflating, "unconsumed_tail", b"")
+            if part:
+                yield part
+            elif not piece:
+                break
         if is_last and not self._inflating.eof:
             raise self._fault("and the body ends before that does")
 
     def _inflated(self, piece: bytes) -> bytes:
         try:
             return self._inflating.decompress(piece, _PART_BYTES)
-        except zlib.error as error:
+        except (zlib.error, _zstd.ZstdError) as error:
             raise self._fault("and the body is something else") from error
 
     def _begin_next_member(self) -> None:
-        """A gzip file may be several in a row (RFC 1952)."""
-        if _WINDOW_BITS[self._coding] != _GZIP:
+        if self._coding in _OF_ONE_MEMBER:
             raise self._fault("and the body goes on behind its end")
-        self._inflating = zlib.decompressobj(_GZIP)
+        self._inflating = _INFLATING[self._coding]()
 
     def _fault(self, what: str) -> ApiError:
         return ApiError(400, f"Content-Encoding says {self._coding}, {what}", code="invalid_content_encoding")
@@ -64,7 +95,7 @@ def decoder_of(scope: Scope) -> Decoder | None:
     codings = [coding for coding in map(str.strip, given.split(",")) if coding not in ("", "identity")]
     if not codings:
         return None
-    if len(codings) == 1 and codings[0] in _WINDOW_BITS:
+    if len(codings) == 1 and codings[0] in _INFLATING:
         return Decoder(codings[0])
     raise ApiError(
         415,

@@ -18,6 +18,7 @@ def asked_for(given: ResponsesRequest, on_overflow: Literal["evict", "refuse"], 
     choice = given.tool_choice or "auto"
     return {
         "previous_response_id": given.previous_response_id,
+        **({"conversation": {"id": given.conversation_id}} if given.conversation_id is not None else {}),
         "instructions": given.instructions,
         "tools": [_tool(tool) for tool in given.tools or () if not isinstance(tool, SearchTool)],
         "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),

@@ -97,6 +97,12 @@ class ResponseUsage(BaseModel):
     kakeya: Sight
 
 
+class ConversationName(BaseModel):
+    """A conversation of /v1/conversations."""
+
+    id: str
+
+
 class ResponseObject(BaseModel):
     """The answer to a request, with what was asked for."""
 
@@ -114,6 +120,7 @@ class ResponseObject(BaseModel):
         "", description="what the model wrote of a call that it did not end, behind others that it did"
     )
     previous_response_id: str | None
+    conversation: ConversationName | None = Field(None, description="that it is in; not there where it is in none")
     instructions: str | None
     tools: list[dict[str, Any]] = Field(description="those that the model was told of")
     tool_choice: str | dict[str, Any]

@@ -10,6 +10,7 @@ from kakeya_http_shim.requests.chat_request import Effort
 from kakeya_http_shim.requests.fields import (
     BRANCH,
     LATER,
+    NotBoth,
     OnlyFalse,
     OnlyWith,
     RequestModel,
@@ -86,6 +87,7 @@ class StreamedOptions(RequestModel):
     include_obfuscation: OnlyFalse | None = without_effect("nothing is obfuscated")
 
 
+ConversationId = Annotated[str, StringConstraints(max_length=128)]
 Included = Annotated[
     Literal[
         "reasoning.encrypted_content",
@@ -104,6 +106,20 @@ def _input_branch(given: Any) -> str:
     return f"{'text' if isinstance(given, str) else 'items'}{BRANCH}"
 
 
+class NamedConversation(RequestModel):
+    """A conversation, as the answer names it."""
+
+    id: ConversationId
+
+
+def _conversation_branch(given: Any) -> str:
+    return f"{'id' if isinstance(given, str) else 'named'}{BRANCH}"
+
+
+ConversationParam = Annotated[
+    Annotated[ConversationId, Tag(f"id{BRANCH}")] | Annotated[NamedConversation, Tag(f"named{BRANCH}")],
+    Discriminator(_conversation_branch),
+]
 Input = Annotated[
     Annotated[str, Tag(f"text{BRANCH}")] | Annotated[InputItems, Tag(f"items{BRANCH}")],
     Discriminator(_input_branch),
@@ -130,6 +146,11 @@ class ResponsesRequest(RuledModel):
     )
     previous_response_id: Annotated[str, StringConstraints(max_length=128)] | None = honoured(
         None, "of a response that is stored: its items, and those of its answer, come before those of `input`"
+    )
+    conversation: ConversationParam | None = honoured(
+        None,
+        "a conversation of /v1/conversations, by its id or as an object: its items come before those of `input`, and "
+        "these and the answer's are its items once the answer has come to its end; not with previous_response_id",
     )
     store: bool | None = honoured(
         None,
@@ -185,11 +206,11 @@ class ResponsesRequest(RuledModel):
 
     rules: ClassVar[Sequence[Rule]] = (
         OnlyWith("stream_options", "stream"),
+        NotBoth("previous_response_id", "conversation"),
         OfferedFunction(),
         OneForm("text", _OF_TEXT),
     )
     refused: ClassVar[Mapping[str, str]] = {
-        "conversation": LATER,
         "context_management": LATER,
         "prompt": "no prompts are stored; send instructions and input",
         "top_logprobs": "chat completions have `logprobs`",
@@ -203,6 +224,11 @@ class ResponsesRequest(RuledModel):
         "response_format": "text.format is its name here",
         "stop": "not of this API; chat completions have it",
     }
+
+    @property
+    def conversation_id(self) -> str | None:
+        """Of the conversation that it is in, if it is in one."""
+        return self.conversation.id if isinstance(self.conversation, NamedConversation) else self.conversation
 
     @property
     def functions(self) -> list[FunctionTool]:

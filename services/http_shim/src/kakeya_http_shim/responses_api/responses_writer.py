@@ -113,6 +113,11 @@ class ResponsesWriter(OpenAiStream):
         *told, last = self._end
         return b"".join(map(_written, [*told, last.model_copy(update={"response": self.response})]))
 
+    def unsay_end(self) -> None:
+        """Its end will not be told: something has failed before that."""
+        if self._end:
+            self._numbers = itertools.count(self._end[0].sequence_number)
+
     def response_json(self) -> dict[str, Any]:
         """As it is now."""
         return self.response.model_dump(mode="json", exclude_unset=True)

@@ -188,7 +188,11 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def FetchObject(self, request: api.FetchObjectRequest, context: Context) -> api.FetchObjectResponse:
         with self._gate.inside():
-            return api.FetchObjectResponse(data=await self._objects.fetch(request))
+            return await self._objects.fetch(request)
+
+    async def UpdateObject(self, request: api.UpdateObjectRequest, context: Context) -> api.UpdateObjectResponse:
+        with self._gate.inside():
+            return api.UpdateObjectResponse(version=await self._objects.update(request))
 
     async def DeleteObject(self, request: api.DeleteObjectRequest, context: Context) -> api.DeleteObjectResponse:
         with self._gate.inside():

@@ -14,6 +14,7 @@ from kakeya_shared.errors.tree import (
     InvariantViolated,
     KakeyaError,
     NoWorker,
+    ObjectChanged,
     ObjectNotFound,
     OperationRunning,
     OperationStopped,
@@ -57,6 +58,10 @@ def not_found() -> SessionNotFound:
 
 def no_object() -> ObjectNotFound:
     return ObjectNotFound("no such object: never stored, deleted or expired")
+
+
+def object_changed() -> ObjectChanged:
+    return ObjectChanged("the object has another version; fetch it and try again")
 
 
 def objects_exceeded(max_bytes: int, tenant: str) -> QuotaExceeded:

@@ -4,15 +4,15 @@ Those of one tenant share the hash tag `{objects:TENANT}`, for none of them belo
 
 - `kakeya:{objects:TENANT}:object:ID`: string, the object, until it expires
 - `kakeya:{objects:TENANT}:expiries`: sorted set of the ids by the time in milliseconds at which they expire
-- `kakeya:{objects:TENANT}:sizes`: hash, bytes by id, and the sum of all as `total:`
+- `kakeya:{objects:TENANT}:sizes`: hash, bytes by id, the sum of all as `total:`, and how often one has changed as
+  `changes:ID`
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redis.client import NEVER_DECODE
-
 from kakeya_router.store.connection import RedisConnection, in_ms
+from kakeya_router.store.outcomes import UpdateObject
 
 
 @dataclass(eq=False)
@@ -28,19 +28,48 @@ class ObjectStore:
             _keys(tenant, object_id),
             id=object_id,
             data=data,
-            size=len(data),
             ttl_ms=in_ms(ttl_seconds),
             max_bytes=max_bytes,
         )
         return bool(is_stored)
 
-    async def fetch(self, tenant: str, object_id: str) -> bytes | None:
-        """None where there is none."""
-        name = _keys(tenant, object_id)[0]
-        found: bytes | None = await self._redis.call(
-            lambda redis: redis.execute_command("GET", name, **{NEVER_DECODE: True})
+    async def fetch(self, tenant: str, object_id: str) -> tuple[bytes, int] | None:
+        """With its version; None where there is none."""
+        name, _, sizes = _keys(tenant, object_id)
+        found = await self._redis.script_bytes("fetch_object", (name, sizes), id=object_id)
+        return (found[0], found[1]) if found else None
+
+    async def update(
+        self,
+        tenant: str,
+        object_id: str,
+        data: bytes,
+        *,
+        version: int,
+        appends: bool,
+        ttl_seconds: int,
+        max_object_bytes: int,
+        max_bytes: int,
+    ) -> tuple[UpdateObject, int]:
+        """What came of it, and the object's version where it was changed.
+
+        Args:
+            appends: behind what is there, not in place of it.
+            max_object_bytes: that it may have then.
+            max_bytes: as of `store`.
+        """
+        outcome, rest = await self._redis.outcome(
+            UpdateObject,
+            _keys(tenant, object_id),
+            id=object_id,
+            version=version,
+            data=data,
+            appends=appends,
+            ttl_ms=in_ms(ttl_seconds),
+            max_object_bytes=max_object_bytes,
+            max_bytes=max_bytes,
         )
-        return found
+        return outcome, rest[0] if rest else 0
 
     async def delete(self, tenant: str, object_id: str) -> bool:
         """Whether there was one."""

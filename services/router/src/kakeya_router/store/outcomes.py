@@ -31,6 +31,7 @@ RewindSession = StrEnum("RewindSession", "REWOUND CHANGED GONE")
 SetSnapshots = StrEnum("SetSnapshots", "SET AHEAD UNLIKE CHANGED GONE")
 ShareSession = StrEnum("ShareSession", "SHARED MISSING")
 TagTurn = StrEnum("TagTurn", "TAGGED ELSEWHERE FAILED MISSING LOST BUSY")
+UpdateObject = StrEnum("UpdateObject", "UPDATED CHANGED MISSING LARGE QUOTA")
 UseSource = StrEnum("UseSource", "PRESENT LEFT MOVED ELSEWHERE EMPTY FAILED MISSING LOST BUSY")
 WithdrawLane = StrEnum("WithdrawLane", "WITHDRAWN GONE")
 

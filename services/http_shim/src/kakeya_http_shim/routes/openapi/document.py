@@ -16,6 +16,14 @@ from kakeya_http_shim.ollama_api.ollama_requests import OllamaChatRequest, Ollam
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
+from kakeya_http_shim.responses_api.conversation_bodies import (
+    AddItems,
+    ConversationItem,
+    ConversationObject,
+    CreateConversation,
+    DeletedConversation,
+    UpdateConversation,
+)
 from kakeya_http_shim.responses_api.response_events import RESPONSE_EVENTS
 from kakeya_http_shim.responses_api.response_object import ResponseObject
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
@@ -31,7 +39,8 @@ from kakeya_http_shim.routes.openapi.operations import (
     open_to_all,
     reference,
 )
-from kakeya_http_shim.routes.responses.kept_routes import MAX_ITEMS, DeletedResponse, ItemList
+from kakeya_http_shim.routes.responses.item_pages import MAX_ITEMS, ItemList
+from kakeya_http_shim.routes.responses.kept_routes import DeletedResponse
 from kakeya_http_shim.routes.text_routes import Rendered, Text, Tokens
 
 _MESSAGES_ANSWERED = "as asked; a stream is server-sent events, each with the name that its data have as `type`"
@@ -73,11 +82,9 @@ def _paths() -> dict[str, Any]:
         "/v1/messages": {"post": _as_anthropic(in_sessions(_messages()))},
         "/v1/messages/count_tokens": {"post": _as_anthropic(of_text("countTokens", CountTokensRequest, CountedTokens))},
         **_responses_paths(),
+        **_conversations_paths(),
         "/v1/models": {"get": listing("models", "The models that are served now.", ModelList)},
-        "/v1/models/{id}": {
-            "get": listing("model", "One model.", Model, 404)
-            | {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]}
-        },
+        "/v1/models/{id}": {"get": listing("model", "One model.", Model, 404) | {"parameters": [_named("id")]}},
         **_ollama_paths(),
         "/tokenize": {"post": of_text("tokenize", TokenizeRequest, Tokens)},
         "/detokenize": {"post": of_text("detokenize", DetokenizeRequest, Text)},
@@ -132,12 +139,7 @@ def _messages() -> dict[str, Any]:
 
 
 def _responses_paths() -> dict[str, Any]:
-    named = {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]}
-    pages = [
-        _query("limit", {"type": "integer", "minimum": 1, "maximum": MAX_ITEMS}),
-        _query("order", {"enum": ["asc", "desc"]}),
-        _query("after", {"type": "string"}),
-    ]
+    named = {"parameters": [_named("id")]}
     look = listing("response", "A response that is stored.", ResponseObject, 404)
     items = listing("responseItems", "The items before its answer.", ItemList, 404)
     return {
@@ -146,11 +148,46 @@ def _responses_paths() -> dict[str, Any]:
             "get": look | named,
             "delete": listing("deleteResponse", "Forgets a response.", DeletedResponse, 404) | named,
         },
-        "/v1/responses/{id}/input_items": {"get": items | {"parameters": [*named["parameters"], *pages]}},
+        "/v1/responses/{id}/input_items": {"get": items | {"parameters": [*named["parameters"], *_pages()]}},
         "/v1/responses/{id}/cancel": {
             "post": listing("cancelResponse", "Ends one that is being answered.", ResponseObject, 404) | named
         },
     }
+
+
+def _conversations_paths() -> dict[str, Any]:
+    named = {"parameters": [_named("id")]}
+    item = {"parameters": [_named("id"), _named("item_id")]}
+    items = listing("conversationItems", "The items of a conversation.", ItemList, 404)
+    without = listing("deleteConversationItem", "Forgets an item of a conversation.", ConversationObject, 404)
+    return {
+        "/v1/conversations": {"post": of_text("createConversation", CreateConversation, ConversationObject)},
+        "/v1/conversations/{id}": {
+            "get": listing("conversation", "A conversation that is stored.", ConversationObject, 404) | named,
+            "post": of_text("updateConversation", UpdateConversation, ConversationObject) | named,
+            "delete": listing("deleteConversation", "Forgets a conversation.", DeletedConversation, 404) | named,
+        },
+        "/v1/conversations/{id}/items": {
+            "get": items | {"parameters": [*named["parameters"], *_pages()]},
+            "post": of_text("addConversationItems", AddItems, ItemList) | named,
+        },
+        "/v1/conversations/{id}/items/{item_id}": {
+            "get": listing("conversationItem", "An item of a conversation.", ConversationItem, 404) | item,
+            "delete": without | item,
+        },
+    }
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _pages() -> list[dict[str, Any]]:
+    return [
+        _query("limit", {"type": "integer", "minimum": 1, "maximum": MAX_ITEMS}),
+        _query("order", {"enum": ["asc", "desc"]}),
+        _query("after", {"type": "string"}),
+    ]
 
 
 def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -181,11 +218,13 @@ def _schemas(max_choices: int) -> dict[str, Any]:
     requests: tuple[type[BaseModel], ...] = (
         *(ChatRequest, CompletionRequest, MessagesRequest, CountTokensRequest),
         *(OllamaChatRequest, OllamaGenerateRequest, OllamaShowRequest, ResponsesRequest),
+        *(CreateConversation, UpdateConversation, AddItems),
         *(TokenizeRequest, DetokenizeRequest, TemplateRequest),
     )
     answers: list[type[BaseModel]] = [
         *(ChatCompletion, ChatChunk, Completion, MessageAnswer, CountedTokens),
         *(ResponseObject, DeletedResponse, ItemList),
+        *(ConversationObject, DeletedConversation, ConversationItem),
         *STREAM_EVENTS,
         *RESPONSE_EVENTS,
         *(ChatLine, GenerateLine, OllamaList, OllamaRunningList, OllamaShown, OllamaVersion),

@@ -8,7 +8,7 @@ _STATUSES = {
     400: "a field is at fault, which `param` names; or the request itself",
     401: "no key, or one that is not good",
     403: "the key is good, and not for this",
-    404: "there is no such model, or no such session",
+    404: "there is nothing of that name: no model, session, response, conversation or item",
     409: "the messages do not lead to a place of the session that is named",
     408: "the body did not come in time",
     413: "the body is too large",

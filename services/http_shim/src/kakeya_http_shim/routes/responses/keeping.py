@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -10,8 +10,10 @@ import structlog
 
 from kakeya import AsyncClient, KakeyaError, ObjectNotFound
 from kakeya_http_shim.problems import ApiError, from_kakeya
-from kakeya_http_shim.responses_api.kept_response import KeptResponse, Unreadable
+from kakeya_http_shim.responses_api.kept_response import Behind, KeptResponse
+from kakeya_http_shim.responses_api.packing import Unreadable
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
+from kakeya_http_shim.routes.responses.conversation_store import Conversations
 from kakeya_http_shim.routes.responses.running import Running
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
@@ -30,8 +32,8 @@ async def fetched(client: AsyncClient, response_id: str) -> KeptResponse:
     if not _ID.fullmatch(response_id):
         raise not_found(response_id)
     try:
-        data = await client.fetch_object(response_id)
-        return await asyncio.to_thread(KeptResponse.unpacked, data)
+        found = await client.fetch_object(response_id)
+        return await asyncio.to_thread(KeptResponse.unpacked, found.data)
     except (ObjectNotFound, Unreadable) as error:
         raise not_found(response_id) from error
     except KakeyaError as error:
@@ -56,13 +58,31 @@ def not_found(response_id: str) -> ApiError:
     return ApiError(404, message, param="response_id", code=NOT_FOUND)
 
 
+@dataclass(frozen=True)
+class Joined:
+    """The conversation that a response is in.
+
+    Attributes:
+        place: where the response was asked for.
+    """
+
+    conversations: Conversations
+    place: Behind
+
+    async def add(self, items: Sequence[dict[str, Any]]) -> None:
+        """Raises ApiError."""
+        await self.conversations.add(self.place.conversation_id, items, field="input")
+
+
 @dataclass(eq=False)
 class Keeping:
-    """Keeps one response: when it begins, where its client is told of it then, and before it ends.
+    """Keeps one response: when it begins, where its client is told of it then, and before it ends. What is new of a
+    conversation is added to it before that.
 
     Attributes:
         writer: of its answer.
-        items: those before the answer, as they are kept.
+        items: those before the answer, as they are kept; of a response in a conversation those that are new.
+        joined: None: it is in no conversation.
     """
 
     client: AsyncClient
@@ -72,8 +92,9 @@ class Keeping:
     running: Running
     response_id: str
     ttl_seconds: int
+    joined: Joined | None = None
     _begun: "asyncio.Task[bool] | None" = field(default=None, init=False)
-    _ended: "asyncio.Task[bool] | None" = field(default=None, init=False)
+    _ended: "asyncio.Task[bool | ApiError] | None" = field(default=None, init=False)
 
     async def run(self, answering: Coroutine[Any, Any, None]) -> None:
         """Has it answered. Raises as that does, and ApiError where it is cancelled."""
@@ -81,27 +102,59 @@ class Keeping:
 
     def begin(self) -> None:
         """It has begun: that is kept meanwhile."""
-        self._begun = self.tasks.start(self._store(self._now()))
-        self.running.stores(self.response_id, self._begun)
+        if self._stores:
+            self._begun = self.tasks.start(self._store(self._now()))
+            self.running.stores(self.response_id, self._begun)
 
     async def end(self, told: bytes) -> bytes:
-        """What its client is told in the end, once that is kept; where that fails it says so (`store`)."""
-        return told if await asyncio.shield(self._end()) else self.writer.unstored()
+        """What its client is told in the end, once that is kept; where that fails it says so (`store`).
+
+        Raises:
+            ApiError: its conversation does not take what is new.
+        """
+        outcome = await asyncio.shield(self._end())
+        if isinstance(outcome, ApiError):
+            self.writer.unsay_end()
+            raise outcome
+        return told if outcome or not self._stores else self.writer.unstored()
 
     def give_up(self, error: ApiError | None) -> None:
         """It has failed, or (None) nobody wants its end. One that no client knows of is not kept."""
         if self._begun is not None and self._ended is None:
             self.writer.give_up(error)
-            self._end()
+            self._start_end(self._store_end(self._now()))
 
-    def _end(self) -> "asyncio.Task[bool]":
-        is_deleted = self.running.is_forgotten(self.response_id)
-        self._ended = self.tasks.start(_nothing() if is_deleted else self._store(self._now(), behind=self._begun))
+    @property
+    def _stores(self) -> bool:
+        return self.writer.response.store
+
+    def _end(self) -> "asyncio.Task[bool | ApiError]":
+        return self._start_end(self._join_and_store(self._now()))
+
+    def _start_end(self, work: Coroutine[Any, Any, bool | ApiError]) -> "asyncio.Task[bool | ApiError]":
+        self._ended = self.tasks.start(work)
         self.running.stores(self.response_id, self._ended)
         return self._ended
 
+    async def _join_and_store(self, kept: KeptResponse) -> bool | ApiError:
+        """Whether it is stored, or why its conversation does not take it."""
+        if self.joined is not None:
+            try:
+                await self.joined.add([*self.items, *kept.response["output"]])
+            except ApiError as error:
+                if self._begun is not None:
+                    self.writer.give_up(error)
+                    await self._store_end(self._now())
+                return error
+        return await self._store_end(kept)
+
+    async def _store_end(self, kept: KeptResponse) -> bool:
+        if not self._stores or self.running.is_forgotten(self.response_id):
+            return True
+        return await self._store(kept, behind=self._begun)
+
     def _now(self) -> KeptResponse:
-        return KeptResponse(self.writer.response_json(), self.items)
+        return KeptResponse(self.writer.response_json(), self.items, self.joined.place if self.joined else None)
 
     async def _store(self, kept: KeptResponse, behind: "asyncio.Task[bool] | None" = None) -> bool:
         """Whether that has gone well.
@@ -127,8 +180,3 @@ class Keeping:
             await self.client.delete_object(response_id)
         except KakeyaError as error:
             _log.info("a response's beginning stays", error=f"{type(error).__name__}: {error}")
-
-
-async def _nothing() -> bool:
-    """Of one that was deleted while it was answered."""
-    return True

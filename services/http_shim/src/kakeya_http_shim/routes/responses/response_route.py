@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
 
 from starlette.types import Receive, Scope
@@ -14,7 +14,8 @@ from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.responses_api.as_chat import chat_request, own_items
-from kakeya_http_shim.responses_api.kept_response import Conversation, Unreadable, items_to_keep
+from kakeya_http_shim.responses_api.kept_response import Behind, Conversation, items_to_keep
+from kakeya_http_shim.responses_api.packing import Unreadable
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
 from kakeya_http_shim.routes import bodies
@@ -22,11 +23,12 @@ from kakeya_http_shim.routes.asked import Asked, Caller
 from kakeya_http_shim.routes.chat_prompts import fitting
 from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.generation_routes import ChatRoute
-from kakeya_http_shim.routes.responses.keeping import NOT_FOUND, Keeping, fetched
+from kakeya_http_shim.routes.responses.conversation_store import Conversations, check_new
+from kakeya_http_shim.routes.responses.keeping import NOT_FOUND, Joined, Keeping, fetched
 from kakeya_http_shim.routes.responses.running import Running
 
 _FORM = "text.format"
-_PREVIOUS = "previous_response_id"
+_PREVIOUS, _CONVERSATION = "previous_response_id", "conversation"
 _TO_GO_ON_FROM = ("completed", "incomplete")
 _MAX_SHORT_ITEMS = 8
 """Behind more of them even a short request is a long conversation, and is worked on off the event loop."""
@@ -43,6 +45,18 @@ class AskedResponse(Asked[ChatRequest]):
 
     given: ResponsesRequest
     written: ResponsesWriter
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What a request goes on from.
+
+    Attributes:
+        joined: the conversation that it is in, if it is in one.
+    """
+
+    said: Conversation = field(default_factory=Conversation)
+    joined: Joined | None = None
 
 
 class ResponsesRoute(ChatRoute):
@@ -73,25 +87,37 @@ class ResponsesRoute(ChatRoute):
 
     async def _question(self, asked: Asked[ChatRequest], caller: Caller) -> Question:
         read = cast(AskedResponse, asked)  # as `_read` has made it
-        before = await _before(read.given, caller.client)
-        if before.items:
-            is_short = caller.is_short and len(before.items) <= _MAX_SHORT_ITEMS
-            body = await asyncio.to_thread(chat_request, read.given, before.items)
+        before = await self._before(read.given, caller.client)
+        own = await asyncio.to_thread(items_to_keep, own_items(read.given))
+        if before.joined is not None:
+            check_new({item["id"] for item in before.said.kept}, own, "input")
+        if before.said.items:
+            is_short = caller.is_short and len(before.said.items) <= _MAX_SHORT_ITEMS
+            body = await asyncio.to_thread(chat_request, read.given, before.said.items)
             read, caller = replace(read, body=body), replace(caller, is_short=is_short)
         question = await super()._question(read, caller)
-        if not read.written.response.store:
+        if not read.written.response.store and before.joined is None:
             return question
-        items = [*before.kept, *await asyncio.to_thread(items_to_keep, own_items(read.given))]
         keeping = Keeping(
             caller.client,
             read.written,
-            items,
+            own if before.joined is not None else [*before.said.kept, *own],
             self._desk.answering.maker.sessions.tasks,
             self._running,
             question.id,
             self._desk.settings.response_ttl_seconds,
+            before.joined,
         )
         return replace(question, keep=keeping)
+
+    async def _before(self, given: ResponsesRequest, client: AsyncClient) -> _Before:
+        """What it goes on from. Raises ApiError."""
+        conversations = Conversations(client, self._desk.settings.response_ttl_seconds, _CONVERSATION)
+        if given.conversation_id is not None:
+            return await _joined(given.conversation_id, conversations)
+        if given.previous_response_id is None:
+            return _Before()
+        return _Before(await _previous(given.previous_response_id, client, conversations))
 
     def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
         return super()._for_model(fitting(body, model), model)
@@ -101,22 +127,43 @@ class ResponsesRoute(ChatRoute):
         return replace(held, form=_FORM) if held.form == "response_format" else held
 
 
-async def _before(given: ResponsesRequest, client: AsyncClient) -> Conversation:
-    """What it goes on from. Raises ApiError."""
-    if given.previous_response_id is None:
-        return Conversation()
+async def _joined(conversation_id: str, conversations: Conversations) -> _Before:
+    """All that is in a conversation. Raises ApiError."""
+    kept = await conversations.fetch(conversation_id)
     try:
-        kept = await fetched(client, given.previous_response_id)
-        if kept.status not in _TO_GO_ON_FROM:
-            raise _previous(f"is {kept.status}, and has no end to go on from")
-        return await asyncio.to_thread(kept.conversation)
+        said = await asyncio.to_thread(kept.said)
     except Unreadable as error:
-        raise _previous("was stored by another version of this server") from error
+        message = f"{_CONVERSATION}: it was stored by another version of this server"
+        raise ApiError(400, message, param=_CONVERSATION, code="invalid_value") from error
+    last = kept.items[-1]["id"] if kept.items else None
+    return _Before(said, Joined(conversations, Behind(conversation_id, last)))
+
+
+async def _previous(response_id: str, client: AsyncClient, conversations: Conversations) -> Conversation:
+    """All that was said up to the end of a response. Raises ApiError."""
+    try:
+        kept = await fetched(client, response_id)
+        if kept.status not in _TO_GO_ON_FROM:
+            raise _unusable(f"is {kept.status}, and has no end to go on from")
+        said = await asyncio.to_thread(kept.conversation)
+    except Unreadable as error:
+        raise _unusable("was stored by another version of this server") from error
     except ApiError as error:
         if error.code != NOT_FOUND:
             raise
-        raise _previous("is not there: never stored, deleted or expired", "previous_response_not_found") from error
+        raise _unusable("is not there: never stored, deleted or expired", "previous_response_not_found") from error
+    if kept.behind is None or kept.behind.item_id is None:
+        return said
+    try:
+        conversation = await conversations.fetch(kept.behind.conversation_id)
+        return (await asyncio.to_thread(conversation.said, kept.behind.item_id)).followed_by(said)
+    except Unreadable as error:
+        raise _unusable("is in a conversation that has been changed since") from error
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        raise _unusable("is in a conversation that is not there any more") from error
 
 
-def _previous(why: str, code: str = "invalid_value") -> ApiError:
+def _unusable(why: str, code: str = "invalid_value") -> ApiError:
     return ApiError(400, f"{_PREVIOUS}: the response {why}", param=_PREVIOUS, code=code)

@@ -12,7 +12,7 @@ class Running:
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._storing: dict[str, asyncio.Task[bool]] = {}
+        self._storing: dict[str, asyncio.Task[Any]] = {}
         self._forgotten: set[str] = set()
 
     async def run(self, response_id: str, answering: Coroutine[Any, Any, None]) -> None:
@@ -32,10 +32,10 @@ class Running:
     def runs(self, response_id: str) -> bool:
         return response_id in self._tasks
 
-    def stores(self, response_id: str, task: "asyncio.Task[bool]") -> None:
+    def stores(self, response_id: str, task: "asyncio.Task[Any]") -> None:
         """One is being stored, behind what was before; that may last longer than its answer."""
 
-        def end(_: "asyncio.Task[bool]") -> None:
+        def end(_: "asyncio.Task[Any]") -> None:
             if self._storing.get(response_id) is task:
                 del self._storing[response_id]
 
