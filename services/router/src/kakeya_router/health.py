@@ -55,6 +55,7 @@ class StoreWatch:
         try:
             if is_new:
                 await self._redis.claim_layout()
+            await self._redis.follow()
             await self._announce(await self._store.announce_router(self._address))
             if is_new:
                 await self._look_at_policy()
