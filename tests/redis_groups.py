@@ -47,14 +47,31 @@ class SentinelGroup:
         return [server for server in self.servers if server is not primary]
 
     def wait_for_replicas(self) -> None:
-        """Until the primary has all others as replicas that follow it."""
+        """Until the primary has all others as replicas that follow it, and takes writes."""
         wait_until(lambda: self._num_online() == len(self.servers) - 1)
+        wait_until(lambda: asked(self.primary, "DEL", "nothing") == 0)
 
     def wait_for_another(self, than: LocalRedis) -> LocalRedis:
         """The primary, once all Sentinels name another one than this, and it takes writes."""
         wait_until(lambda: all(_primary_of(sentinel) != than.port for sentinel in self.sentinels))
         wait_until(lambda: asked(self.primary, "ROLE")[0] == b"master")
         return self.primary
+
+    def heal(self) -> None:
+        """Has all of them run again, and follow the primary."""
+        for sentinel in self.sentinels:
+            sentinel.resume()
+        for replica in self.replicas:
+            self.rejoin(replica)
+        self.wait_for_replicas()
+
+    def rejoin(self, server: LocalRedis) -> None:
+        """Has one run again, as a replica; Sentinel itself would wait for some ten seconds with that."""
+        if server.is_running:
+            server.resume()
+        else:
+            server.start()
+        asked(server, "REPLICAOF", "127.0.0.1", str(self.primary.port))
 
     def _num_online(self) -> int:
         role = asked(self.primary, "ROLE")
@@ -166,7 +183,7 @@ def _sentinel(stack: ExitStack, primary_port: int) -> LocalRedis:
         f"port {port}\nbind 127.0.0.1\ndir {directory}\n"
         f"sentinel monitor {NAME} 127.0.0.1 {primary_port} 2\n"
         f"sentinel down-after-milliseconds {NAME} {_DOWN_MS}\n"
-        f"sentinel failover-timeout {NAME} 3000\n"
+        f"sentinel failover-timeout {NAME} 1000\n"
     )
     sentinel = LocalRedis.of_command(
         [executable_of_redis("redis-server"), str(directory / "sentinel.conf"), "--sentinel"], port

@@ -4,11 +4,10 @@ import asyncio
 from dataclasses import dataclass
 
 from redis import exceptions
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio.connection import AbstractConnection
 
 from kakeya_router.store.servers.link import Server
+from kakeya_router.store.servers.one_server import asking, told
 from kakeya_router.store.servers.redis_errors import NO_ANSWER
 from kakeya_shared.settings.redis_url import RedisUrl
 
@@ -30,21 +29,21 @@ class Sentinels:
         Raises:
             ConnectionError: none of them names one in time.
         """
-        asking = [asyncio.ensure_future(self._named_by(host, port)) for host, port in self._url.places]
+        answers = [asyncio.ensure_future(self._named_by(host, port)) for host, port in self._url.places]
         try:
             found: list[Server] = []
             errors: list[Exception] = []
-            for next_one in asyncio.as_completed(asking):
+            for next_one in asyncio.as_completed(answers):
                 try:
                     found.append(await next_one)
                 except (*NO_ANSWER, exceptions.RedisError) as error:
                     errors.append(error)
-                if len(found) > len(asking) // 2:
+                if len(found) > len(answers) // 2:
                     break
         finally:
-            for each in asking:
+            for each in answers:
                 each.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await asyncio.gather(*answers, return_exceptions=True)
         if not found:
             raise exceptions.ConnectionError(f"no Sentinel names the primary: {errors[0]}")
         return max(found, key=lambda server: server.generation)
@@ -55,13 +54,11 @@ class Sentinels:
         async with (
             # Two of them are silent for longer than a connection's begin may take.
             asyncio.timeout(self._timeout_seconds / 2),
-            Redis.from_url(
-                self._url.sentinel(host, port), decode_responses=True, protocol=2, retry=Retry(NoBackoff(), 0)
-            ) as sentinel,
+            asking(self._url.sentinel(host, port), self._timeout_seconds) as sentinel,
         ):
             generation = await _generation(sentinel, name)
             for _ in range(_TRIES):
-                place = await sentinel.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", name)
+                place = await told(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
                 # The address and the generation come one by one: of a failover between them neither is told.
                 before, generation = generation, await _generation(sentinel, name)
                 if place and before == generation:
@@ -69,6 +66,6 @@ class Sentinels:
         raise exceptions.ConnectionError("a failover is going on")
 
 
-async def _generation(sentinel: Redis, name: str) -> int:
-    state = await sentinel.execute_command("SENTINEL MASTER", name)
-    return int(state["config-epoch"])
+async def _generation(sentinel: AbstractConnection, name: str) -> int:
+    state = await told(sentinel, "SENTINEL", "MASTER", name)  # names and values in turn
+    return int(state[state.index("config-epoch") + 1])

@@ -6,13 +6,12 @@ from contextlib import suppress
 from typing import Any
 
 from redis import exceptions
-from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 
 from kakeya_router.store.servers.link import Command, Link, Server
+from kakeya_router.store.servers.one_server import pool_of, told
 from kakeya_router.store.servers.redis_errors import NO_ANSWER, TooFewReplicas
 from kakeya_router.store.servers.sentinels import Sentinels
 from kakeya_shared.settings.redis_url import Kind, RedisUrl
@@ -36,7 +35,7 @@ class SharedRedis(Redis):
         parsed = RedisUrl.parse(url)
         self._sentinels = Sentinels(parsed, timeout_seconds) if parsed.kind is Kind.SENTINEL else None
         self._url = url if parsed.kind is Kind.SERVER else parsed.server(*parsed.places[0])
-        super().__init__(connection_pool=_pool(self._url, True, timeout_seconds))
+        super().__init__(connection_pool=pool_of(self._url, timeout_seconds, is_text=True))
         self._timeout_seconds = timeout_seconds
         self._num_replicas = num_replicas
         self._links: dict[tuple[str, bool], Link] = {}  # by URL of its server (that of any, if but one serves)
@@ -89,8 +88,8 @@ class SharedRedis(Redis):
         # Half the time, so that those behind it are not late with it.
         wait = ("WAIT", self._num_replicas, round(self._timeout_seconds * 500))
         *answers, num_there = await link.ask([*commands, wait])
-        if isinstance(num_there, Exception):
-            raise num_there
+        if isinstance(num_there, Exception):  # such as of one that becomes a replica meanwhile
+            raise TooFewReplicas(str(num_there))
         if num_there < self._num_replicas:
             raise TooFewReplicas(f"{num_there} of {self._num_replicas} replicas have it")
         return answers
@@ -107,13 +106,11 @@ class SharedRedis(Redis):
 
     async def _connect(self, url: str, is_text: bool) -> tuple[AbstractConnection, Server]:
         server = Server(url) if self._sentinels is None else await self._sentinels.primary()
-        connection: Any = _pool(server.url, is_text, self._timeout_seconds).make_connection()
+        connection: Any = pool_of(server.url, self._timeout_seconds, is_text=is_text).make_connection()
         try:
             await connection.connect()
-            if self._sentinels is not None:
-                await connection.send_command("ROLE")
-                if (await connection.read_response())[0] not in ("master", b"master"):
-                    raise exceptions.ConnectionError("what Sentinel names is no primary")
+            if self._sentinels and (await told(connection, "ROLE"))[0] not in ("master", b"master"):
+                raise exceptions.ConnectionError("what Sentinel names is no primary")
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -125,14 +122,3 @@ class SharedRedis(Redis):
         options.pop("keys", None)  # for redis-py's cache
         read = self.response_callbacks.get(command[0])
         return read(answer, **options) if read else answer
-
-
-def _pool(url: str, is_text: bool, timeout_seconds: float) -> Any:  # redis-py types few of its methods
-    return ConnectionPool.from_url(
-        url,
-        decode_responses=is_text,
-        protocol=2,
-        socket_timeout=None,
-        socket_connect_timeout=timeout_seconds,
-        retry=Retry(NoBackoff(), 0),
-    )

@@ -5,12 +5,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from redis import exceptions
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis._parsers.helpers import parse_cluster_nodes
 from redis.crc import key_slot
 
 from kakeya_router.store.servers.link import Command, Server
+from kakeya_router.store.servers.one_server import asking, told
 from kakeya_shared.settings.redis_url import RedisUrl
 
 # Of a script its keys come behind their number; of a plain command the first is its first argument.
@@ -58,15 +57,15 @@ class Slots:
             ConnectionError: none of them answers in time.
         """
         urls = {self._url.server(host, port) for host, port in self._url.places} | self._known
-        asking = [asyncio.ensure_future(self._said_by(url)) for url in urls]
+        answers = [asyncio.ensure_future(self._said_by(url)) for url in urls]
         try:
-            answered, _ = await asyncio.wait(asking, timeout=min(_ASK_SECONDS, self._timeout_seconds / 2))
+            answered, _ = await asyncio.wait(answers, timeout=min(_ASK_SECONDS, self._timeout_seconds / 2))
             if not any(each.exception() is None for each in answered):
-                answered, _ = await asyncio.wait(asking, timeout=self._timeout_seconds / 2)
+                answered, _ = await asyncio.wait(answers, timeout=self._timeout_seconds / 2)
         finally:
-            for each in asking:
+            for each in answers:
                 each.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await asyncio.gather(*answers, return_exceptions=True)
         views = [each.result() for each in answered if each.exception() is None]
         if not views:
             raise exceptions.ConnectionError("no node of the Cluster says where the slots are")
@@ -80,11 +79,8 @@ class Slots:
 
     async def _said_by(self, url: str) -> Mapping[str, tuple[int, list[range]]]:
         """Of each node its configuration epoch and slots. Raises what redis-py raises."""
-        async with Redis.from_url(url, decode_responses=True, protocol=2, retry=Retry(NoBackoff(), 0)) as node:
-            try:
-                lines = await node.execute_command("CLUSTER NODES")
-            except exceptions.ResponseError as error:
-                raise exceptions.ConnectionError(str(error)) from error
+        async with asking(url, self._timeout_seconds) as node:
+            lines = parse_cluster_nodes(await told(node, "CLUSTER", "NODES"))
         found = {}
         for address, line in lines.items():
             host, _, port = address.rpartition(":")
