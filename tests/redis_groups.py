@@ -25,14 +25,39 @@ _DOWN_MS = 500
 class SentinelGroup:
     """A primary and its replicas, and the Sentinels that choose who is which.
 
+    A `RedisServer`, too: what is done to that is done to the primary, and started anew it is a replica.
+
     Attributes:
-        url: for a router.
+        sentinel_url: for a router.
         servers: in the order of their ports; any of them may be the primary.
     """
 
-    url: str
+    sentinel_url: str
     servers: list[LocalRedis]
     sentinels: list[LocalRedis]
+
+    @property
+    def url(self) -> str:
+        """Of the primary."""
+        return self.primary.url
+
+    def start(self) -> None:
+        """Waits for a failover, if the primary was stopped, and for its replica."""
+        if not self.primary.is_running:
+            self.wait_for_another(self.primary)
+        self.heal()
+
+    def stop(self) -> None:
+        self.primary.stop()
+
+    def kill(self) -> None:
+        self.primary.kill()
+
+    def pause(self) -> None:
+        self.primary.pause()
+
+    def resume(self) -> None:
+        self.primary.resume()
 
     @property
     def primary(self) -> LocalRedis:
@@ -135,7 +160,7 @@ def redis_cluster(num_replicas: int = 0) -> Iterator[Cluster]:
     with ExitStack() as stack:
         servers = [_server(stack, *flags) for _ in range(3 * (1 + num_replicas))]
         places = [f"127.0.0.1:{server.port}" for server in servers]
-        command = [executable_of_redis("redis-cli"), "--cluster", "create", *places]
+        command = [executable_of_redis("cli"), "--cluster", "create", *places]
         made = subprocess.run(
             [*command, "--cluster-replicas", str(num_replicas), "--cluster-yes"], capture_output=True, timeout=120
         )
@@ -167,7 +192,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def _server(stack: ExitStack, *flags: str) -> LocalRedis:
     directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="kakeya-test-redis-"))
-    server = LocalRedis(executable_of_redis("redis-server"), Path(directory), *_FAST, *flags, port=_cluster_port())
+    server = LocalRedis(executable_of_redis("server"), Path(directory), *_FAST, *flags, port=_cluster_port())
     stack.callback(server.stop)
     server.start()
     return server
@@ -186,7 +211,7 @@ def _sentinel(stack: ExitStack, primary_port: int) -> LocalRedis:
         f"sentinel failover-timeout {NAME} 1000\n"
     )
     sentinel = LocalRedis.of_command(
-        [executable_of_redis("redis-server"), str(directory / "sentinel.conf"), "--sentinel"], port
+        [executable_of_redis("server"), str(directory / "sentinel.conf"), "--sentinel"], port
     )
     stack.callback(sentinel.stop)
     sentinel.start()

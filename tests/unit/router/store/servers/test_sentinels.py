@@ -58,7 +58,7 @@ async def taken(connection: RedisConnection) -> bool:
 async def stack(group: SentinelGroup) -> AsyncIterator[Stack]:
     """Whose own client follows the primary, too."""
     places = [("127.0.0.1", sentinel.port) for sentinel in group.sentinels]
-    async with stack_on(group.primary.url) as stack:
+    async with stack_on(group.url) as stack:
         await stack.redis.aclose()
         asking = Sentinel(places)
         stack.redis = asking.master_for(NAME, decode_responses=True, protocol=2)
@@ -71,14 +71,14 @@ async def stack(group: SentinelGroup) -> AsyncIterator[Stack]:
 async def test_after_a_failover_that_lost_writes_no_epoch_comes_again_and_the_old_primary_is_left(
     group: SentinelGroup, stack: Stack
 ) -> None:
-    client = await stack.router(redis=group.url)
+    client = await stack.router(redis=group.sentinel_url)
     workers = {name: await stack.worker(client, name) for name in ("worker-a", "worker-b")}
     session_id = await client.session()
     await client.append(session_id, range(30))
     first = workers[(await client.info(session_id)).worker]
     (other,) = set(workers.values()) - {first}
     (replica,), old = group.replicas, group.primary
-    async with connected(group.url) as careless, connected(group.url, num_replicas=1) as careful:
+    async with connected(group.sentinel_url) as careless, connected(group.sentinel_url, num_replicas=1) as careful:
         before = [await generation(connection) for connection in (careless, careful)]
         await asyncio.to_thread(asked, old, "CONFIG SET", "min-replicas-to-write", "0")
         replica.pause()
@@ -118,7 +118,7 @@ async def test_after_a_failover_that_lost_writes_no_epoch_comes_again_and_the_ol
 
 
 async def test_nothing_is_done_that_too_few_replicas_have(group: SentinelGroup) -> None:
-    async with connected(group.url, timeout_seconds=2.0, num_replicas=1) as connection:
+    async with connected(group.sentinel_url, timeout_seconds=2.0, num_replicas=1) as connection:
         await count(connection)
         group.replicas[0].pause()
         with pytest.raises(StoreUnavailable, match="takes no writes"):
@@ -128,7 +128,7 @@ async def test_nothing_is_done_that_too_few_replicas_have(group: SentinelGroup) 
 
 
 async def test_messages_come_from_the_primary(group: SentinelGroup) -> None:
-    heard = messages(group.url, LONG_SECONDS, ROOM)
+    heard = messages(group.sentinel_url, LONG_SECONDS, ROOM)
     assert await anext(heard) == ""
     await asyncio.to_thread(asked, group.primary, "PUBLISH", ROOM, "tiny")
     assert await anext(heard) == "tiny"
@@ -164,7 +164,7 @@ async def test_sentinels_that_are_away_are_done_without(group: SentinelGroup) ->
         with pytest.raises(StoreUnavailable, match="does not answer"):
             await count(connection)
         await connection.follow()
-    async with connected(group.url.replace(NAME, "unknown")) as connection:
+    async with connected(group.sentinel_url.replace(NAME, "unknown")) as connection:
         with pytest.raises(StoreUnavailable, match="does not answer"):
             await count(connection)
     with pytest.raises(StoreUnavailable):
@@ -178,7 +178,7 @@ async def test_one_that_names_a_replica_is_not_believed(group: SentinelGroup, mo
         return sentinels.Server(replica.url)
 
     monkeypatch.setattr(Sentinels, "primary", wrong)
-    async with connected(group.url) as connection:
+    async with connected(group.sentinel_url) as connection:
         with pytest.raises(StoreUnavailable, match="does not answer"):
             await connection.now_ms()
 
