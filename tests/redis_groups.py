@@ -137,10 +137,13 @@ class Cluster:
 
     def owner(self, key: str) -> LocalRedis:
         """The primary that has the slot of a key."""
-        for server in self.servers:
-            if server.is_running and any(self._owns(server, key)):
-                return server
-        raise AssertionError(f"nobody has {key}")
+        return next(server for server in self.servers if server.is_running and any(self._owns(server, key)))
+
+    def wait_for_another(self, key: str, than: LocalRedis) -> None:
+        """Until a key's slot has another primary, which is not running any more."""
+        wait_until(
+            lambda: any(server.is_running and any(self._owns(server, key)) for server in {*self.servers} - {than})
+        )
 
     def _owns(self, server: LocalRedis, key: str) -> Iterator[bool]:
         slot = asked(server, "CLUSTER", "KEYSLOT", key)
