@@ -116,8 +116,7 @@ def sentinel_group(num_replicas: int = 1, *flags: str) -> Iterator[SentinelGroup
             asked(replica, "REPLICAOF", "127.0.0.1", str(servers[0].port))
         wait_until(lambda: len(asked(servers[0], "ROLE")[2]) == num_replicas)
         sentinels = [_sentinel(stack, servers[0].port) for _ in range(3)]
-        for sentinel in sentinels:
-            wait_until(lambda sentinel=sentinel: _knows_all(sentinel, num_replicas))
+        wait_until(lambda: all(_knows_all(sentinel, num_replicas) for sentinel in sentinels))
         places = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in sentinels)
         group = SentinelGroup(f"redis+sentinel://{places}/{NAME}/0", servers, sentinels)
         group.wait_for_replicas()
@@ -168,8 +167,7 @@ def redis_cluster(num_replicas: int = 0) -> Iterator[Cluster]:
             [*command, "--cluster-replicas", str(num_replicas), "--cluster-yes"], capture_output=True, timeout=120
         )
         assert made.returncode == 0, made.stdout
-        for server in servers:
-            wait_until(lambda server=server: b"cluster_state:ok" in _raw_info(server))
+        wait_until(lambda: all(b"cluster_state:ok" in _raw_info(server) for server in servers))
         yield Cluster(f"redis+cluster://{','.join(places[:2])}", servers)
 
 

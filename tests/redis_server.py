@@ -46,7 +46,8 @@ _FLAGS = ["--save", "", "--appendonly", "yes", "--appendfsync", "no"]
 class RedisServer(Protocol):
     """A Redis whose outages a test can cause."""
 
-    url: str
+    @property
+    def url(self) -> str: ...
 
     def start(self) -> None:
         """Starts it on the same port, with the data it had."""

@@ -74,7 +74,7 @@ class Chaos(SeededProof):
             "KAKEYA_WORKER_SNAPSHOT_SWEEP_SECONDS": "5",
             "KAKEYA_ROUTER_SHUTDOWN_GRACE_SECONDS": "1",
         }
-        flags = _ROUTER_FLAGS
+        flags: tuple[str, ...] = _ROUTER_FLAGS
         with ExitStack() as stack:
             own = None if self.sentinel else stack.enter_context(redis_disk(directory))
             redis: RedisServer | None = own.redis if own is not None else None

@@ -12,7 +12,7 @@ from redis.asyncio.sentinel import Sentinel
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import ROOM
 from kakeya_router.store.servers import sentinels
-from kakeya_router.store.servers.link import GENERATION
+from kakeya_router.store.servers.link import GENERATION, Server
 from kakeya_router.store.servers.sentinels import Sentinels
 from kakeya_router.store.servers.subscription import messages
 from kakeya_shared.errors.tree import StoreUnavailable
@@ -174,8 +174,8 @@ async def test_sentinels_that_are_away_are_done_without(group: SentinelGroup) ->
 async def test_one_that_names_a_replica_is_not_believed(group: SentinelGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     replica = group.replicas[0]
 
-    async def wrong(_: Sentinels) -> sentinels.Server:
-        return sentinels.Server(replica.url)
+    async def wrong(_: Sentinels) -> Server:
+        return Server(replica.url)
 
     monkeypatch.setattr(Sentinels, "primary", wrong)
     async with connected(group.sentinel_url) as connection:

@@ -178,4 +178,5 @@ class Link:
 
 def _packed(command: Command) -> bytes:
     name, *rest = command
-    return hiredis.pack_command((*name.split(), *rest))  # some names have several words
+    packed: bytes = hiredis.pack_command((*name.split(), *rest))  # some names have several words
+    return packed

@@ -8,6 +8,7 @@ from typing import Any
 
 from redis import exceptions
 from redis.asyncio.connection import AbstractConnection
+from redis.crc import key_slot
 
 from kakeya_router.store.keys import SCHEMA
 from kakeya_router.store.servers.link import Command, Server
@@ -18,6 +19,7 @@ from kakeya_shared.settings.redis_url import RedisUrl
 
 # From the node that had a slot to the one that has it; a second one, if that was a moment ago.
 _MOVES = 3
+_SLOT_OF_LAYOUT = key_slot(SCHEMA.encode())
 
 
 class SharedCluster(SharedRedis):
@@ -109,7 +111,7 @@ def _parted(known: SlotMap, commands: Sequence[Command], places: Sequence[int]) 
         ClusterDownError: nobody has the slot of one.
     """
     slots = {at: slot_of(commands[at]) for at in places}
-    without = next((slot for slot in slots.values() if slot is not None), slot_of(("GET", SCHEMA)))
+    without = next((slot for slot in slots.values() if slot is not None), _SLOT_OF_LAYOUT)
     parts: dict[str, list[int]] = defaultdict(list)
     for at, slot in slots.items():
         url = known.owners.get(without if slot is None else slot)

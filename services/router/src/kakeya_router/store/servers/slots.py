@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from redis import exceptions
-from redis._parsers.helpers import parse_cluster_nodes
 from redis.crc import key_slot
 
 from kakeya_router.store.servers.link import Command, Server
@@ -80,15 +79,21 @@ class Slots:
     async def _said_by(self, url: str) -> Mapping[str, tuple[int, list[range]]]:
         """Of each node its configuration epoch and slots. Raises what redis-py raises."""
         async with asking(url, self._timeout_seconds) as node:
-            lines = parse_cluster_nodes(await told(node, "CLUSTER", "NODES"))
+            lines: str = await told(node, "CLUSTER", "NODES")
         found = {}
-        for address, line in lines.items():
-            host, _, port = address.rpartition(":")
-            if port and port != "0" and not {"noaddr", "handshake"} & set(line["flags"].split(",")):
+        for line in lines.splitlines():
+            _, address, flags, _, _, _, epoch, _, *ranges = line.split(" ")
+            host, _, port = address.partition("@")[0].rpartition(":")
+            if port != "0" and not {"noaddr", "handshake"} & {*flags.split(",")}:
                 its_url = self._url.server(host, int(port)) if host else url  # it does not know its own yet
-                slots = [range(int(each[0]), int(each[-1]) + 1) for each in line["slots"]]
-                found[its_url] = int(line["epoch"]), slots
+                found[its_url] = int(epoch), [_slots(each) for each in ranges if not each.startswith("[")]  # of a move
         return found
+
+
+def _slots(text: str) -> range:
+    """As in "0-5460", or "7"."""
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
 
 
 def _merged(views: Iterable[Mapping[str, tuple[int, Collection[range]]]]) -> SlotMap:
