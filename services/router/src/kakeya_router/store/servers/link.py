@@ -83,7 +83,7 @@ class Link:
         Raises:
             TypeError: a part of a command is neither text nor bytes nor a number; nothing is sent.
         """
-        packed = [command if GENERATION in command else _packed(command) for command in commands]
+        packed = [_ready(command) for command in commands]
         asked = _Asked(len(packed), self._loop.create_future(), self._loop.time())
         self._unsent += packed
         self._asked.append(asked)
@@ -180,3 +180,13 @@ def _packed(command: Command) -> bytes:
     name, *rest = command
     packed: bytes = hiredis.pack_command((*name.split(), *rest))  # some names have several words
     return packed
+
+
+def _ready(command: Command) -> bytes | Command:
+    """Packed, or as it is where that takes the server's generation. Raises TypeError, see `Link.ask`."""
+    try:
+        return _packed(command)
+    except TypeError:
+        if GENERATION in command:
+            return command
+        raise
