@@ -12,7 +12,7 @@ from kakeya_router.store.keys import CHANGED, ROUTERS, SCHEMA, PoolKeys
 from kakeya_router.store.self_check import faults
 from kakeya_router.store.servers.link import Server
 from kakeya_router.store.servers.shared_cluster import SharedCluster
-from kakeya_router.store.servers.slots import SlotMap, slot_of
+from kakeya_router.store.servers.slots import SlotMap, _merged, slot_of
 from kakeya_router.store.servers.subscription import messages
 from kakeya_router.store.session_record import PoolName
 from kakeya_shared.errors.tree import StoreUnavailable
@@ -113,7 +113,10 @@ async def test_a_slot_that_moves_is_followed(cluster: Cluster, connection: Redis
     assert await connection.commands([("HGET", name, "a")]) == ["1"]
 
 
-async def test_a_session_goes_on_when_the_node_of_its_pool_is_lost(cluster: Cluster, stack: Stack) -> None:
+async def test_a_session_goes_on_when_the_node_of_its_pool_is_lost(
+    cluster: Cluster, stack: Stack, connection: RedisConnection
+) -> None:
+    await connection.commands([("EXISTS", key("tiny"))])
     client = await stack.router(redis=cluster.url, redis_replicas=1)
     workers = {name: await stack.worker(client, name) for name in ("worker-a", "worker-b")}
     session_id = await client.session()
@@ -122,6 +125,7 @@ async def test_a_session_goes_on_when_the_node_of_its_pool_is_lost(cluster: Clus
     old = cluster.owner(key("tiny"))
     old.kill()
     await asyncio.to_thread(cluster.wait_for_another, key("tiny"), old)
+    assert await eventually(lambda: _exists(connection))  # which nobody asks to look again
     old.start()  # as the replica without which calls are refused
 
     async def goes_on() -> int:
@@ -137,6 +141,23 @@ async def test_a_session_goes_on_when_the_node_of_its_pool_is_lost(cluster: Clus
     info = await client.info(session_id)
     assert info.history_length == 33
     assert info.epoch >> 41 > before.epoch >> 41
+
+
+async def _exists(connection: RedisConnection) -> bool:
+    try:
+        return bool(await connection.commands([("EXISTS", key("tiny"))]))
+    except StoreUnavailable:
+        return False
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_node_that_was_cut_off_is_not_believed(order: int) -> None:
+    before = {"a": (1, [range(3), range(5, 6)]), "b": (0, [])}
+    after = {"a": (1, [range(5, 6)]), "b": (2, [range(3)])}
+    found = _merged([before, after][::order])
+    assert found.owners == {0: "b", 1: "b", 2: "b", 5: "a"}
+    assert found.servers == {"a": Server("a", 1), "b": Server("b", 2)}
+    assert found.primaries == ["a", "b"]
 
 
 async def test_one_that_nobody_serves_or_knows_is_an_outage(cluster: Cluster) -> None:
