@@ -54,9 +54,10 @@ class RouterSettings(TunnelSettings):
     redis: CheckedRedisUrl = setting(
         "redis://127.0.0.1:6379/0",
         "the Redis that holds all state, as redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, or "
-        "unix://[[USER]:PASSWORD@]/PATH. Behind Sentinel: redis+sentinel://HOST[:PORT][,HOST[:PORT]...]/NAME[/DB], "
-        "of a Cluster: redis+cluster://HOST[:PORT][,HOST[:PORT]...]. Put it into the variable where it has a "
-        "password, since flags are seen by everybody on the host",
+        "unix://[[USER]:PASSWORD@]/PATH. Behind Sentinel it is "
+        "redis+sentinel://HOST[:PORT][,HOST[:PORT]...]/NAME[/DB], and a Cluster is "
+        "redis+cluster://HOST[:PORT][,HOST[:PORT]...]. Put it into the variable where it has a password, since flags "
+        "are seen by everybody on the host",
         unit="URL",
         reason="a Redis on this host",
     )
