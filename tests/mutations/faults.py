@@ -444,7 +444,7 @@ FAULTS = (
     _lua(
         "a new lease has the epoch of the one before",
         "prelude/session",
-        "math.max(record[1] + 1, (record[2] or 0) + 1, now_ms())",
+        "math.max(latest + 1, generation * 2^41 + now_ms())",
         "record[1]",
         SCRIPTS,
         "lanes/test_returning.py",

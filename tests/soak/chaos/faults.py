@@ -1,6 +1,7 @@
 """What is done to a runtime: each fault is healed before the next of its kind."""
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -29,6 +30,8 @@ class Ground:
         router_flags: of those that take a router's place.
         snapshots: directory of the workers' snapshots, on `disk`.
         redis_disk: None: Redis' disk is never full.
+        fails_over: Redis has a replica, to which it fails over, and which has all that is acknowledged: of its faults
+            there is that alone, as often as all others together.
     """
 
     made: Runtime
@@ -37,6 +40,7 @@ class Ground:
     disk: FaultyDisk
     redis_disk: RedisDisk | None
     has_redis_faults: bool
+    fails_over: bool = False
 
 
 class Faults:
@@ -68,7 +72,9 @@ class Faults:
             "fill the disk": (1, lambda: self._for_a_while(disk.fill, disk.heal)),
             "slow the disk": (1, lambda: self._for_a_while(disk.slow, disk.heal)),
         }
-        if ground.has_redis_faults:
+        if ground.fails_over:
+            kinds["kill -9 the primary"] = (sum(weight for weight, _ in kinds.values()), self._restart_redis)
+        elif ground.has_redis_faults:
             kinds["kill -9 Redis"] = (1, self._restart_redis)
             if redis_disk is not None:
                 kinds["fill Redis' disk"] = (1, lambda: self._fill_redis_disk(redis_disk))
@@ -165,7 +171,7 @@ class Faults:
 
     @asynccontextmanager
     async def _blamed_on_redis(self) -> AsyncIterator[None]:
-        self.last_redis_fault = time.monotonic()
+        self.last_redis_fault = math.inf  # for as long as it takes
         try:
             yield
         finally:

@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +14,8 @@ import kakeya
 from kakeya_shared.settings.service import setting
 from tests.integration.processes import runtime
 from tests.random_checkpoint import save_random_checkpoint
+from tests.redis_groups import sentinel_group
+from tests.redis_server import RedisServer
 from tests.soak.chaos.conversation import where
 from tests.soak.chaos.conversations import Conversations
 from tests.soak.chaos.faults import Faults, Ground
@@ -37,6 +40,8 @@ _OF_A_LOSS = (
     *(kakeya.SessionNotFound, kakeya.SessionClosed, kakeya.HistoryLengthMismatch),
     *(kakeya.WorkerLost, kakeya.OperationStopped, kakeya.BoundaryNotReachable),
 )
+# A primary that is cut off takes no writes for longer than a second.
+_CAREFUL = ("--appendfsync", "always", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "1")
 _ROUTER_FLAGS = (
     *("--heartbeat-interval-seconds=0.3", "--worker-lease-seconds=2.5", "--operation-lease-seconds=1.5"),
     *("--reap-interval-seconds=0.2", "--recovery-seconds=0.2"),
@@ -57,6 +62,11 @@ class Chaos(SeededProof):
     faults: int = setting(200, "how many", unit="faults", reason="each kind of them several times", ge=0)
     sessions: int = setting(500, "at least so many", unit="sessions", reason="some two or three for a fault", ge=0)
     redis: bool = setting(True, "whether Redis has faults, too", reason="it is what all state is in")
+    sentinel: bool = setting(
+        False,
+        "whether Redis is a primary and a replica behind Sentinel, and half of the faults kill the primary",
+        reason="one Redis has more faults",
+    )
 
     def prove(self, directory: Path, progress: Progress) -> Report:
         """Workers and routers behind links, whose snapshots go to a disk that is full or slow at times."""
@@ -68,15 +78,21 @@ class Chaos(SeededProof):
             "KAKEYA_WORKER_SNAPSHOT_SWEEP_SECONDS": "5",
             "KAKEYA_ROUTER_SHUTDOWN_GRACE_SECONDS": "1",
         }
-        flags = _ROUTER_FLAGS
-        with redis_disk(directory) as own:
-            redis = own.redis if own is not None else None
+        flags: tuple[str, ...] = _ROUTER_FLAGS
+        with ExitStack() as stack:
+            own = None if self.sentinel else stack.enter_context(redis_disk(directory))
+            redis: RedisServer | None = own.redis if own is not None else None
+            if self.sentinel:
+                redis = group = stack.enter_context(sentinel_group(1, *_CAREFUL))
+                flags = (*flags, "--redis", group.sentinel_url, "--redis-replicas=1")
             with runtime(
                 model, directory, num_workers=0, router_flags=flags, environment=environment, redis=redis
             ) as made:
                 for _ in range(_NUM_ROUTERS - 1):
                     made.start_router(*flags)
-                ground = Ground(made, flags, snapshots, disk, own, has_redis_faults=self.redis)
+                ground = Ground(
+                    made, flags, snapshots, disk, own, has_redis_faults=self.redis, fails_over=self.sentinel
+                )
                 return asyncio.run(ChaosRun(self, ground, progress).run())
 
 
@@ -144,8 +160,11 @@ class ChaosRun(Run):
     def _see(self, who: str, error: kakeya.KakeyaError, began: float) -> None:
         """An error of a session that began then."""
         what = f"{who}: {type(error).__name__}: {error}"
-        is_of_loss = self._faults.may_have_lost(began) and isinstance(error, _OF_A_LOSS)
-        if is_of_loss or (self._faults.redis_is_to_blame and not isinstance(error, kakeya.Internal)):
+        is_of_loss = isinstance(error, _OF_A_LOSS)
+        unexcused = (kakeya.Internal, *(_OF_A_LOSS if self._asked.sentinel else ()))
+        if (is_of_loss and self._faults.may_have_lost(began)) or (
+            self._faults.redis_is_to_blame and not isinstance(error, unexcused)
+        ):
             self._excused.append(what)
         else:
             session_id, call = where(error)

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import cast
 
+import pytest
 import structlog
 
+from kakeya_router import health
 from kakeya_router.health import StoreWatch
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -27,17 +29,23 @@ class Redis:
     async def claim_layout(self) -> None:
         pass
 
-    async def eviction_policy(self) -> str:
-        return ""
+    async def follow(self) -> None:
+        pass
 
 
 async def nothing_else(_routers: Sequence[str]) -> None:
     """Is said of this router."""
 
 
-async def watched(redis: Redis, num_told: int) -> tuple[list[bool], list[str]]:
+async def nothing(_redis: RedisConnection) -> Sequence[str]:
+    return ()
+
+
+async def watched(redis: Redis, num_told: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bool], list[str]]:
     """What a watch tells, so many times, and what it logs meanwhile."""
     told: asyncio.Queue[bool] = asyncio.Queue()
+    for check in ("check_rights", "faults"):  # test_self_check.py has them
+        monkeypatch.setattr(health, check, nothing)
     watch = StoreWatch(
         cast(RedisConnection, redis), cast(WorkerStore, redis), "here:1", told.put, nothing_else, interval_seconds=0.001
     )
@@ -50,14 +58,14 @@ async def watched(redis: Redis, num_told: int) -> tuple[list[bool], list[str]]:
     return serving, [line["event"] for line in lines]
 
 
-async def test_a_look_that_fails_is_not_the_last() -> None:
-    serving, lines = await watched(Redis(RuntimeError("a bug")), 1)
+async def test_a_look_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    serving, lines = await watched(Redis(RuntimeError("a bug")), 1, monkeypatch)
     assert serving == [True]
     assert lines == ["watching Redis has failed and goes on", "Redis answers; serving"]
 
 
-async def test_while_redis_is_away_the_router_does_not_serve() -> None:
+async def test_while_redis_is_away_the_router_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     away = [StoreUnavailable(f"Redis does not answer: {number} MiB are free") for number in (2, 1)]
-    serving, lines = await watched(Redis(*away), 2)
+    serving, lines = await watched(Redis(*away), 2, monkeypatch)
     assert serving == [False, True]
     assert lines == ["not serving", "Redis answers; serving"]

@@ -28,7 +28,11 @@ class Base:
         self.metrics = metrics = RouterMetrics(Meters(is_on=settings.metrics_bind != NOWHERE or METRICS.is_wanted()))
         self.grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
         self.redis = RedisConnection(
-            settings.redis, settings.redis_timeout_seconds, directory=settings.redis_directory, metrics=metrics
+            settings.redis,
+            settings.redis_timeout_seconds,
+            directory=settings.redis_directory,
+            metrics=metrics,
+            num_replicas=settings.redis_replicas,
         )
         self.stores = Stores(settings, self.redis, self.grace_seconds)
         self.tasks = DetachedTasks()

@@ -7,6 +7,7 @@ import structlog
 
 from kakeya_router.store.connection import RedisConnection, UnknownLayout
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.self_check import check_rights, faults
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.endured_loop import endured_loop
 
@@ -55,18 +56,16 @@ class StoreWatch:
         try:
             if is_new:
                 await self._redis.claim_layout()
+            await self._redis.follow()
             await self._announce(await self._store.announce_router(self._address))
             if is_new:
-                await self._look_at_policy()
+                await self._check()
         except (StoreUnavailable, UnknownLayout) as error:
             return error
         return None
 
-    async def _look_at_policy(self) -> None:
+    async def _check(self) -> None:
         """Raises StoreUnavailable."""
-        policy = await self._redis.eviction_policy()
-        if policy:
-            _log.warning(
-                "Redis drops keys when its memory is full, and with them sessions; set maxmemory-policy noeviction",
-                maxmemory_policy=policy,
-            )
+        await check_rights(self._redis)
+        for fault in await faults(self._redis):
+            _log.warning("Redis serves, and may lose sessions", reason=fault)

@@ -36,7 +36,7 @@ class RouterSettings(TunnelSettings):
 
     model_config = ServiceSettings.configured(command="router")
     GROUPS: ClassVar[Mapping[str, str]] = {
-        "Redis": "redis redis_timeout_seconds redis_directory",
+        "Redis": "redis redis_timeout_seconds redis_replicas redis_directory",
         "addresses and keys": "bind advertise auth admin_key join_token",
         "admission": "admission queue_seconds queue_length close_idle_after_seconds placement default_model",
         "quotas": "tenant_max_sessions tenant_max_bytes tenant_tokens_per_minute key_max_sessions",
@@ -53,9 +53,11 @@ class RouterSettings(TunnelSettings):
     )
     redis: CheckedRedisUrl = setting(
         "redis://127.0.0.1:6379/0",
-        "the one Redis server that holds all state, as redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, "
-        "or unix://[[USER]:PASSWORD@]/PATH. Put it into the variable where it has a password, since flags are seen by "
-        "everybody on the host",
+        "the Redis that holds all state, as redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, or "
+        "unix://[[USER]:PASSWORD@]/PATH. Behind Sentinel it is "
+        "redis+sentinel://HOST[:PORT][,HOST[:PORT]...]/NAME[/DB], and a Cluster is "
+        "redis+cluster://HOST[:PORT][,HOST[:PORT]...]. Put it into the variable where it has a password, since flags "
+        "are seen by everybody on the host",
         unit="URL",
         reason="a Redis on this host",
     )
@@ -64,6 +66,14 @@ class RouterSettings(TunnelSettings):
         "how long Redis may take to answer, or to take a connection; what is silent for longer is down, and calls are "
         "refused",
         reason="a busy machine whose disk syncs each write, or that begins a TLS connection, takes a second at times",
+    )
+    redis_replicas: int = setting(
+        0,
+        "how many replicas must have what a call has written before it is acknowledged (WAIT): a failover to one of "
+        "them loses nothing of that. With fewer, calls are refused",
+        unit="replicas",
+        reason="none, a server alone has none; each call would wait for a replica's answer",
+        ge=0,
     )
     redis_directory: Path | None = setting(
         None,

@@ -43,8 +43,8 @@ from kakeya_router.sessions.turns import Turns
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.keys import ROOM
+from kakeya_router.store.servers.subscription import messages
 from kakeya_router.store.sessions.session_changes import TimesToLive
-from kakeya_router.store.subscription import messages
 from kakeya_router.workers import placement
 from kakeya_router.workers.fleet_gauges import FleetGauges
 from kakeya_router.workers.fleet_reading import FleetReading

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from kakeya_local.stack.planning.redis_binary import find_redis
 from kakeya_shared import installed_models
 from kakeya_stubs.admin.v1 import admin_pb2
 from tests.certificates import Authority
+from tests.ports import free_port
 from tests.small_disk import small_disk_or_skip
 from tests.unit.local.registry import Registry, serving_registry
 
@@ -52,11 +54,17 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     directory = str(tmp_path_factory.mktemp("redis"))
-    command = [find_redis(), "--port", str(port), "--requirepass", PASSWORD, "--dir", directory, "--save", ""]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+    flags = ["--port", str(port), "--requirepass", PASSWORD, "--dir", directory, "--save", ""]
+    with running_redis(port, *flags):
+        yield port
+
+
+@contextmanager
+def running_redis(port: int, *flags: str) -> Iterator[None]:
+    with subprocess.Popen([find_redis(), *flags], stdout=subprocess.DEVNULL) as server:
         while not listens(port):
             time.sleep(0.02)
-        yield port
+        yield
         server.terminate()
 
 
@@ -366,12 +374,39 @@ def test_a_redis(redis_port: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert "DB index is out of range" in found["redis"]["detail"]
 
 
-@pytest.mark.parametrize("url", ["redis://:hush@h1:1,h2:2/0", "redis+sentinel://:hush@h/m", "redis://:hu/sh@h:1"])
+@pytest.mark.parametrize("url", ["redis://:hush@h1:1,h2:2/0", "redis+sentinel://:hush@h", "redis://:hu/sh@h:1"])
 def test_a_url_that_no_client_understands(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, found = diagnose("--redis", url, capsys=capsys)
     assert (status, found["redis"]["condition"]) == (1, "wrong")
     assert "supported: redis://" in found["redis"]["detail"]
     assert "hu" not in json.dumps(found["redis"])
+
+
+def test_a_redis_behind_sentinel(redis_port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_port()
+    (tmp_path / "sentinel.conf").write_text(
+        f"port {port}\nbind 127.0.0.1\nrequirepass of-sentinel\nsentinel monitor one 127.0.0.1 {redis_port} 1\n"
+    )
+    with running_redis(port, str(tmp_path / "sentinel.conf"), "--sentinel"):
+        places = f"redis+sentinel://:secret%2Fword@127.0.0.1:1,127.0.0.1:{port}"
+        for name, user, problem in (
+            ("one", "", ""),
+            ("one", "sentinel_username=default&", ""),
+            ("two", "", "Sentinel knows no primary of this name"),
+        ):
+            url = f"{places}/{name}?{user}sentinel_password=of-sentinel"
+            status, found = diagnose("--redis", url, capsys=capsys)
+            assert (status, problem in found["redis"]["detail"]) == (int(bool(problem)), True)
+        status, found = diagnose("--redis", f"{places}/one", capsys=capsys)
+        assert "NOAUTH" in found["redis"]["detail"]
+
+
+def test_a_cluster_is_asked_at_the_first_node_that_answers(redis_port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = f"127.0.0.1:1,127.0.0.1:{redis_port}"
+    status, found = diagnose("--redis", f"redis+cluster://:secret%2Fword@{nodes}", capsys=capsys)
+    assert (status, found["redis"]["condition"]) == (0, "ok")
+    status, found = diagnose("--redis", "redis+cluster://127.0.0.1:1", capsys=capsys)
+    assert found["redis"]["detail"] == "Connection refused"
 
 
 def test_a_redis_at_a_unix_socket_or_with_tls(tmp_path: Path) -> None:

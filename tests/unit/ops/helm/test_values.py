@@ -18,13 +18,13 @@ WRONG = {
     "a_type": ("worker.replicas=two", "at '/worker/replicas': got string, want integer"),
     "none_at_all": ("router.replicas=0", "at '/router/replicas': minimum"),
     "a_mode": ("redis.mode=cluster", "at '/redis/mode': value must be one of 'trial', 'external'"),
-    "sentinel": (
-        "redis.mode=external,redis.external.url=redis+sentinel://redis.example.org:26379/primary",
-        "at '/redis/external/url': value must be 'redis://HOST or rediss://HOST, of one server: neither Sentinel nor",
+    "sentinel_without_a_name": (
+        "redis.mode=external,redis.external.url=redis+sentinel://redis.example.org:26379",
+        "at '/redis/external/url': value must be 'redis://HOST of one server, redis+sentinel://HOST,HOST/NAME or",
     ),
     "several_hosts": (
         r"redis.mode=external,redis.external.url=redis://a.example.org\,b.example.org",
-        "at '/redis/external/url': value must be 'redis://HOST or rediss://HOST, of one server: neither Sentinel nor",
+        "at '/redis/external/url': value must be 'redis://HOST of one server, redis+sentinel://HOST,HOST/NAME or",
     ),
     "a_quantity": ("worker.cache.size=20GB", "at '/worker/cache/size'"),
     "a_share": ("worker.autoscaling.freeBytesShare=1.5", "at '/worker/autoscaling/freeBytesShare'"),

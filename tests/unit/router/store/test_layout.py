@@ -16,7 +16,7 @@ from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import LAYOUT, SCHEMA
-from kakeya_router.store.shared_redis import SharedRedis
+from kakeya_router.store.servers.shared_redis import SharedRedis
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.service_process import EXIT_CONFIG, StartError
 from tests.unit.router.stack import Stack

@@ -33,6 +33,39 @@ def test_what_is_supported_reads_as_it_is_meant(text: str, expected: tuple[str, 
 
 
 @pytest.mark.parametrize(
+    ("text", "kind", "places", "name", "db"),
+    [
+        ("redis+sentinel://h/one", "sentinel", (("h", 26379),), "one", 0),
+        ("redis+sentinel://h:1,[::1],h3/my.one/3", "sentinel", (("h", 1), ("::1", 26379), ("h3", 26379)), "my.one", 3),
+        ("rediss+sentinel://h/one?db=2", "sentinel", (("h", 26379),), "one", 2),
+        ("redis+cluster://h,h2:7", "cluster", (("h", 6379), ("h2", 7)), "", 0),
+        ("rediss+cluster://h/0", "cluster", (("h", 6379),), "", 0),
+        ("redis://h:1/2", "server", (("h", 1),), "", 2),
+        ("unix:///run/redis.sock", "server", (), "", 0),
+    ],
+)
+def test_some_servers_are_named_by_those_that_know_them(
+    text: str, kind: str, places: tuple[tuple[str, int], ...], name: str, db: int
+) -> None:
+    url = RedisUrl.parse(text)
+    assert (url.kind, url.places, url.name, url.db) == (kind, places, name, db)
+    assert (url.tls is not None) == text.startswith("rediss")
+
+
+def test_each_server_has_the_credentials_of_its_kind(tmp_path: Path) -> None:
+    url = RedisUrl.parse("redis+sentinel://us%3Aer:p%40ss@h/one/3?sentinel_username=s&sentinel_password=p%2Fq")
+    assert url.server("::1", 7) == "redis://us%3Aer:p%40ss@[::1]:7/3"
+    assert url.sentinel("h", 26379) == "redis://s:p%2Fq@h:26379"
+    assert "p@ss" not in repr(url)
+    assert "p/q" not in repr(url)
+    assert RedisUrl.parse("redis+sentinel://:x@h/one").sentinel("h", 1) == "redis://h:1"
+    authority = Authority(tmp_path)
+    of_node = RedisUrl.parse(f"rediss+cluster://h?ssl_ca_certs={authority.path}").server("n", 1)
+    assert RedisUrl.parse(of_node).tls is not None
+    assert of_node.startswith("rediss://n:1/0?ssl_ca_certs=")
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", "not the URL of a Redis"),
@@ -40,8 +73,19 @@ def test_what_is_supported_reads_as_it_is_meant(text: str, expected: tuple[str, 
         (f"h:6379/{SECRET}", "not the URL of a Redis"),
         ("redis:h:6379", "not the URL of a Redis"),
         ("http://h", "not the URL of a Redis"),
-        ("redis+sentinel://h:26379/mymaster/0", "neither Sentinel nor Cluster"),
-        ("redis+cluster://h", "neither Sentinel nor Cluster"),
+        ("redis+proxy://h", "not the URL of a Redis"),
+        (f"redis+sentinel://:{SECRET}@h:26379", "stands the primary's name"),
+        ("redis+sentinel://h:26379/my:master", "stands the primary's name"),
+        ("redis+sentinel://h/name/x", "the database is one number"),
+        ("redis+sentinel://h/name/0/1", "the database is one number"),
+        ("redis+sentinel://h,/name", "no host"),
+        ("redis+sentinel://h:1,h2:0/name", "no port"),
+        ("redis+sentinel:///name", "no host"),
+        ("redis+sentinel://h/name?ssl_ca_certs=x", "an option that is not known"),
+        ("redis+cluster://h/1", "no databases"),
+        ("redis+cluster://h?db=1", "no databases"),
+        ("redis+cluster://h,h2:x", "no port"),
+        ("redis+cluster://h?sentinel_password=x", "an option that is not known"),
         (f"redis://:{SECRET}@h1:1,h2:2/0", "several hosts"),
         ("redis://h1:1,h2:2/0", "several hosts"),
         ("redis://h1,h2:2/0", "several hosts"),

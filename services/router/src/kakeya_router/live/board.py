@@ -10,8 +10,8 @@ from kakeya_router.live.sampling import Changes, Sampling
 from kakeya_router.live.views import Key, News, Sight, Thing
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import CHANGED
+from kakeya_router.store.servers.subscription import messages
 from kakeya_router.store.sessions.watch_store import WatchStore
-from kakeya_router.store.subscription import messages
 from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.process.bulletin import Bulletin, Keeper
 

@@ -12,12 +12,15 @@ from redis.client import NEVER_DECODE
 from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.store.keys import LAYOUT, SCHEMA
 from kakeya_router.store.outcomes import Alternative, BeginClose, MoveSession, OfferLane, ParkSession
-from kakeya_router.store.redis_errors import NO_ANSWER, unusable_because
 from kakeya_router.store.scripts import Script, script_of, scripts
-from kakeya_router.store.shared_redis import Command, SharedRedis
+from kakeya_router.store.servers.link import Command, Generation
+from kakeya_router.store.servers.redis_errors import NO_ANSWER, unusable_because
+from kakeya_router.store.servers.shared_cluster import SharedCluster
+from kakeya_router.store.servers.shared_redis import SharedRedis
+from kakeya_router.store.servers.slots import slot_of
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.disk_room import shortage
-from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS
+from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS, Kind, RedisUrl
 
 T = TypeVar("T")
 OutcomeT = TypeVar("OutcomeT", bound=StrEnum)
@@ -30,7 +33,7 @@ OfOneThing = (
     | Literal[ParkSession.CHANGED, ParkSession.FAILED, ParkSession.MISSING, ParkSession.LOST, ParkSession.BUSY]
 )
 """All their outcomes: with another one in a header nothing that asks `is_done` about it passes the check of types."""
-Argument = str | int | bytes | None
+Argument = str | int | bytes | Generation | None
 """Of a script, which has None as '' and a bool as 1 or 0."""
 ScriptCall = tuple[Sequence[str], Mapping[str, Argument]]  # keys and arguments
 
@@ -53,9 +56,13 @@ class RedisConnection:
 
     All calls are one short command or script.
 
+    Attributes:
+        has_replicas: one of them may take the primary's place.
+
     Args:
         timeout_seconds: of a connection's begin, and of an answer.
         directory: of Redis' data; None: not on this host.
+        num_replicas: that must have what a call has written before it is done.
 
     Nothing is retried: after a time-out nobody knows whether a script ran, and callers differ in what then is
     right. What a cancelled caller has asked still runs.
@@ -67,8 +74,12 @@ class RedisConnection:
         timeout_seconds: float = TIMEOUT_SECONDS,
         directory: Path | None = None,
         metrics: RouterMetrics | None = None,
+        num_replicas: int = 0,
     ) -> None:
-        self._redis = SharedRedis(url, timeout_seconds)
+        kind = RedisUrl.parse(url).kind
+        of = SharedCluster if kind is Kind.CLUSTER else SharedRedis
+        self._redis: SharedRedis = of(url, timeout_seconds, num_replicas)
+        self.has_replicas = kind is not Kind.SERVER or num_replicas > 0
         self._metrics = metrics or no_metrics()
         self._scripts = scripts()
         self._directory = directory
@@ -89,6 +100,10 @@ class RedisConnection:
             StoreUnavailable: Redis does not answer, or cannot take writes now.
         """
         return await self._guarded(lambda: command(self._redis))
+
+    async def follow(self) -> None:
+        """Looks whether other servers have become the primary; with Sentinel and Cluster only."""
+        await self._redis.follow()
 
     async def now_ms(self) -> int:
         """Redis's clock, the only one that leases go by. Raises StoreUnavailable."""
@@ -121,15 +136,6 @@ class RedisConnection:
         if self._refused:
             raise UnknownLayout(self._refused)
 
-    async def eviction_policy(self) -> str:
-        """By which Redis drops keys where its memory is full; empty: it drops none, or does not say.
-
-        Raises StoreUnavailable.
-        """
-        facts = await self.call(_memory)
-        policy = str(facts.get("maxmemory_policy", ""))
-        return policy if int(facts.get("maxmemory", 0)) and policy != "noeviction" else ""
-
     async def script(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> Any:
         """Runs the script `name`.lua; raises StoreUnavailable."""
         return await self._guarded(lambda: self._evaluate(name, keys, arguments))
@@ -157,8 +163,7 @@ class RedisConnection:
         try:
             return await self.commands(commands)
         except exceptions.NoScriptError:
-            await self.call(lambda redis: redis.script_load(script.text))
-            return await self.commands(commands)
+            return await self.commands(_with_text(script, commands))
 
     async def read_bytes(self, name: str, start: int, end: int) -> bytes:
         """Bytes start..end-1 of a string; empty where there is none. Raises StoreUnavailable."""
@@ -196,7 +201,8 @@ class RedisConnection:
         try:
             return await redis.execute_command(*command, **options)
         except exceptions.NoScriptError:
-            return await redis.execute_command("EVAL", script.text, *command[2:], **options)
+            (with_text,) = _with_text(script, [command])
+            return await redis.execute_command(*with_text, **options)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -249,7 +255,20 @@ def _evalsha(script: Script, keys: Sequence[str], arguments: Mapping[str, Any]) 
     return ["EVALSHA", script.sha, len(keys), *keys, *_arranged(script, arguments)]
 
 
-def _arranged(script: Script, given: Mapping[str, Any]) -> list[str | int | bytes]:
+def _with_text(script: Script, commands: Iterable[Command]) -> list[Command]:
+    """Some commands, of those that run a script the first of each slot with its text: servers then know it."""
+    known: set[int] = set()
+    found: list[Command] = []
+    for command in commands:
+        slot = slot_of(command) if command[0] == "EVALSHA" else None
+        if slot is not None and slot not in known:
+            known.add(slot)
+            command = ["EVAL", script.text, *command[2:]]
+        found.append(command)
+    return found
+
+
+def _arranged(script: Script, given: Mapping[str, Any]) -> list[str | int | bytes | Generation]:
     """As ARGV. Raises TypeError: one is missing, or has a name that the script does not know."""
     try:
         arranged = [given[name] for name in script.arguments]
@@ -261,13 +280,6 @@ def _arranged(script: Script, given: Mapping[str, Any]) -> list[str | int | byte
     return plain([*arranged, *rest])
 
 
-def plain(arguments: Iterable[Argument]) -> list[str | int | bytes]:
+def plain(arguments: Iterable[Argument]) -> list[str | int | bytes | Generation]:
     """As Redis takes them."""
     return ["" if each is None else int(each) if each is True or each is False else each for each in arguments]
-
-
-async def _memory(redis: Any) -> dict[str, Any]:
-    try:
-        return dict(await redis.info("memory"))
-    except exceptions.ResponseError:  # who may not ask, as at some services, may do all else
-        return {}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from kakeya_router.store.connection import in_ms, is_done
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseLane, MoveSession, OfferLane, ParkSession, ResumeSession, WithdrawLane
+from kakeya_router.store.servers.link import GENERATION
 from kakeya_router.store.session_record import Claim, Epoch, SessionRecord
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
@@ -47,6 +48,7 @@ class LaneStore(SessionStore):
             ResumeSession,
             resumed,
             claim=claim,
+            generation=GENERATION,
             worker_id=resumed.worker_id,
             incarnation=resumed.incarnation,
             address=resumed.address,
@@ -60,7 +62,12 @@ class LaneStore(SessionStore):
     async def offer_lane(self, record: SessionRecord, lease_seconds: float, claim: Claim | None = None) -> Offer:
         """Names an epoch for a lane elsewhere; see offer_lane.lua."""
         outcome, epoch = await self._run(
-            OfferLane, record, epoch=record.epoch, lease_ms=in_ms(lease_seconds), claim=claim
+            OfferLane,
+            record,
+            epoch=record.epoch,
+            generation=GENERATION,
+            lease_ms=in_ms(lease_seconds),
+            claim=claim,
         )
         return Offer(outcome, *map(Epoch, map(int, epoch)))
 

@@ -1,6 +1,7 @@
 -- Names the epoch under which a lane may be opened on another worker while the session keeps the one it has.
 -- of a session
 -- arg epoch
+-- arg generation: of the primary
 -- arg lease_ms: for so long the other worker is not told that no lease covers that lane
 -- arg claim: of the operation that runs on it and moves it, which others' offers do not hold up; '': it is idle
 -- out offered {epoch}

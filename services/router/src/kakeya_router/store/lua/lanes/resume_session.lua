@@ -2,6 +2,7 @@
 -- nobody in the queue comes first. A waiter leaves the queue with it.
 -- of a session: its keys are of the worker that is to have it
 -- arg claim
+-- arg generation: of the primary
 -- arg worker_id, incarnation, address, lane_bytes
 -- arg waiter_id: '': not in the queue, '!': likewise, of an interrupted operation
 -- arg may_clear: 0: a waiter whose lease has lapsed still counts

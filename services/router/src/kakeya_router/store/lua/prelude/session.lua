@@ -90,10 +90,14 @@ local function disinherit(kept)
 end
 
 -- The epoch of the session's next lane: greater than all under which one was opened anywhere, also at a time of which
--- this Redis does not know any more, since it was set back.
+-- this Redis does not know any more, since it was set back or took over from one that knew more. Its high part is the
+-- generation of the primary (arg.generation), greater after each failover; its low part the time in milliseconds, which
+-- 41 bits hold until 2039. A number of Lua has 53, so that generations count up to 4095.
 local function next_epoch()
   local record = redis.call('HMGET', key.session, 'epoch', 'offered_epoch')
-  return string.format('%.0f', math.max(record[1] + 1, (record[2] or 0) + 1, now_ms()))
+  local latest = math.max(record[1], record[2] or 0)
+  local generation = math.max(math.floor(latest / 2^41), math.min(arg.generation, 4095))
+  return string.format('%.0f', math.max(latest + 1, generation * 2^41 + now_ms()))
 end
 
 -- Remembers that a turn of the session ended here, and the three before.

@@ -10,7 +10,7 @@ import redis.asyncio
 from redis import exceptions
 from redis.client import NEVER_DECODE
 
-from kakeya_router.store.shared_redis import SharedRedis
+from kakeya_router.store.servers.shared_redis import SharedRedis
 from tests.redis_server import RedisServer
 from tests.unit.router.stack import LONG_SECONDS, eventually
 
