@@ -26,7 +26,8 @@ ROUNDS = int(os.environ.get("KAKEYA_TEST_ROUNDS", "0"))
 @pytest.fixture(scope="module")
 def scaled(stack: Published) -> Iterator[Published]:
     """The stack with the profile."""
-    compose(*SCALE, "up", "--build", "-d", "--wait", "--no-recreate", environment=stack.environment)
+    compose(*SCALE, "build", "balancer")
+    compose(*SCALE, "up", "-d", "--wait", "--no-recreate", environment=stack.environment)
     yield stack
     compose(*SCALE, "rm", "--stop", "--force", "router-2", "http-2", "balancer")
 
