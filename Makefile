@@ -143,7 +143,7 @@ test-parts: install ## install each part alone in an environment of its own, imp
 	$(BIN)/python scripts/test_parts.py
 
 test-compose: install ## what needs a Docker engine: images, a conversation through compose, Redis in a container
-	$(BIN)/python -m pytest -m compose --timeout 1200 --durations=8 tests/end_to_end
+	$(BIN)/python -m pytest -m 'compose and not heavy' --timeout 1200 --durations=8 tests/end_to_end
 	@if docker info >/dev/null 2>&1; then \
 	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/operations/test_append.py tests/integration/test_conversation.py; \
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
@@ -152,7 +152,7 @@ test-scale: install ## the stack of two routers, shims and workers, restarted an
 	KAKEYA_TEST_ROUNDS=$(or $(ROUNDS),5) $(BIN)/python -m pytest -m compose --timeout 3600 tests/end_to_end/containers/test_scale.py $(TEST_FLAGS)
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
-	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist worksteal tests --ignore tests/clients --ignore tests/loops --ignore tests/agents --ignore tests/ui $(HEAVY_FLAGS)
+	$(BIN)/python -m pytest -m 'heavy and not compose' --timeout 900 -n $(or $(JOBS),2) --dist worksteal tests --ignore tests/clients --ignore tests/loops --ignore tests/agents --ignore tests/ui $(HEAVY_FLAGS)
 
 # Each with what it needs, in an environment of its own; some 2 GB.
 build/clients/%/.installed: tests/clients/requirements/%.txt
