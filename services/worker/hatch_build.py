@@ -49,7 +49,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         if not (machine := _MANYLINUX.fullmatch(platform)):
             raise ValueError(f"${_PLATFORM} is {platform!r}, neither `any` nor manylinux_X_Y_MACHINE")
         kernel = self._builder()
-        library = Path(self.directory) / f"kernel-{platform}.so"
+        library = Path(self.directory) / f".kernel-{platform}.so"  # hidden: no glob over wheels takes it
         self.app.display_info(kernel.build(library, machine=machine[1]))
         build_data["pure_python"] = False
         build_data["force_include"][str(library)] = str(_KERNEL.relative_to("src") / kernel.LIBRARY.name)
