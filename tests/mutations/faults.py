@@ -194,8 +194,8 @@ FAULTS = (
     _router(
         "a late rewind takes back what another operation has said",
         "sessions/rewinding",
-        'is_latest = op_id in ("", record.operation_id)',
-        "is_latest = True",
+        "behind=op_id",
+        'behind=""',
         "sessions/test_tags.py",
     ),
     _shim(
@@ -498,8 +498,8 @@ FAULTS = (
     _lua(
         "a turn stands behind another that came to its place first",
         "operations/begin_operation",
-        "tonumber(arg.at_length) ~= tonumber(start_length)",
-        "false",
+        "tonumber(arg.at_length) == tonumber(start_length)",
+        "true",
         "sessions/test_turns.py",
     ),
     _router(

@@ -86,12 +86,12 @@ def variants(machine: str = platform.machine()) -> dict[str, tuple[str, ...]]:
     return {**_VARIANTS.get({"AMD64": "x86_64"}.get(machine, machine), {}), "portable": ()}
 
 
-def digest(sources: Path = SOURCES) -> str:
+def digest(sources: Path = SOURCES, machine: str = platform.machine()) -> str:
     """Of all that is compiled, and how, the compiler aside. Raises BuildError where there are no sources to read."""
     files = sorted([*sources.glob("*.cpp"), *sources.glob("*.h")])
     if not files:
         raise BuildError(f"{sources} holds no sources of the kernel")
-    told = hashlib.sha256(repr((sys.platform, platform.machine(), _FLAGS, _LINK_FLAGS, variants())).encode())
+    told = hashlib.sha256(repr((sys.platform, machine, _FLAGS, _LINK_FLAGS, variants(machine))).encode())
     for file in files:
         content = _content(file)
         told.update(f"{file.name} {len(content)}\n".encode() + content)
@@ -121,8 +121,11 @@ def find_compiler() -> Compiler:
     raise NoCompiler(f"no C++ compiler is found (tried: {', '.join(tried)}); {CURE}")
 
 
-def build(output: Path = LIBRARY, sources: Path = SOURCES) -> str:
+def build(output: Path = LIBRARY, sources: Path = SOURCES, machine: str = platform.machine()) -> str:
     """Builds the library, or leaves it where it is up to date. It is replaced in one piece: no process sees half of it.
+
+    Args:
+        machine: the processor architecture, which the compiler must be for.
 
     Returns:
         What was done, for people.
@@ -130,51 +133,52 @@ def build(output: Path = LIBRARY, sources: Path = SOURCES) -> str:
     Raises:
         BuildError: there is no compiler or it fails, and there is no library of these sources yet.
     """
-    wanted, found = digest(sources), read_stamp(output)
+    wanted, found = digest(sources, machine), read_stamp(output)
     try:
         compiler = find_compiler()
         if found == Stamp(wanted, str(compiler)):
             return f"{output} is up to date"
-        return _build_anew(compiler, wanted, output, sources)
+        return _build_anew(compiler, wanted, output, sources, machine)
     except BuildError as error:
         if found and found.digest == wanted:
             return f"{output} is up to date; built by {found.compiler}, and cannot be built here: {error}"
         raise
 
 
-def _build_anew(compiler: Compiler, wanted: str, output: Path, sources: Path) -> str:
+def _build_anew(compiler: Compiler, wanted: str, output: Path, sources: Path, machine: str) -> str:
     """As `build` does, whatever is there."""
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".kernel-", dir=output.parent) as directory:
-            built = _compile(compiler, sources, Path(directory), Stamp(wanted, str(compiler)))
+            built = _compile(compiler, sources, Path(directory), Stamp(wanted, str(compiler)), machine)
             (Path(directory) / "library").replace(output)
     except OSError as error:
         raise BuildError(f"{output} cannot be written: {error}") from error
-    left_out = [name for name in variants() if name not in built]
+    left_out = [name for name in variants(machine) if name not in built]
     note = f" (which cannot build {', '.join(left_out)})" if left_out else ""
     return f"{output}: built {', '.join(built)} with {compiler.version}{note}"
 
 
-def _compile(compiler: Compiler, sources: Path, directory: Path, stamp: Stamp) -> list[str]:
+def _compile(compiler: Compiler, sources: Path, directory: Path, stamp: Stamp, machine: str) -> list[str]:
     """Leaves the linked file `library` in the directory, and returns the variants it holds, best first."""
     stamp_source = directory / "stamp.cpp"
     stamp_source.write_text(_stamp_source(stamp))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        accepted = pool.map(lambda variant: _accepts(compiler, *variant), variants().items())
-        built = [name for name, is_accepted in zip(variants(), accepted, strict=True) if is_accepted]
+        known = variants(machine)
+        accepted = pool.map(lambda variant: _accepts(compiler, *variant), known.items())
+        built = {name: known[name] for name, is_accepted in zip(known, accepted, strict=True) if is_accepted}
         units = [*_units(sources, built), Unit("stamp", stamp_source, ())]
         objects = list(pool.map(lambda unit: _compile_unit(compiler, unit, directory), units))
     _run(compiler, *_LINK_FLAGS, *objects, "-o", str(directory / "library"))
-    return built
+    return list(built)
 
 
-def _units(sources: Path, built: list[str]) -> list[Unit]:
+def _units(sources: Path, built: Mapping[str, tuple[str, ...]]) -> list[Unit]:
     """`variant.cpp` once for each variant, which take the longest; every other file once, knowing them all."""
     each = " ".join(f"x({name})" for name in built)
     once = sorted(set(sources.glob("*.cpp")) - {sources / "variant.cpp"})
     return [
-        *(Unit(name, sources / "variant.cpp", (f"-DKAKEYA_VARIANT={name}", *variants()[name])) for name in built),
+        *(Unit(name, sources / "variant.cpp", (f"-DKAKEYA_VARIANT={name}", *flags)) for name, flags in built.items()),
         *(Unit(source.name, source, (f"-DKAKEYA_EACH_VARIANT(x)={each}",)) for source in once),
     ]
 
