@@ -311,7 +311,10 @@ async def test_names_of_routers_are_addresses(worker: FakeWorker, client: Client
         await client.beat(worker)
 
 
-async def test_it_is_for_the_token_that_has_joined(redis_url: str, tmp_path: Path) -> None:
+async def test_it_is_for_the_token_that_has_joined(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(all_tunnels, "SILENCE_SECONDS", 60.0)  # it is not what ends the tunnel here
     async with keyed_on(redis_url, **PORT) as keyed:
         token, other = await keyed.token(pool="tiny"), await keyed.token(pool="tiny")
         joiner = keyed.client(token.secret)
