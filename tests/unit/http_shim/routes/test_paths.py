@@ -14,6 +14,7 @@ from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
 GUARDED = [
     *(("GET", path) for path in ("/v1/models", "/models", "/models/", "/models/counter", "/version", "/version/")),
     *(("POST", path) for path in ("/chat/completions", "/v1/chat/completions/", "/completions", "/completions/")),
+    *(("POST", path) for path in ("/responses", "/v1/responses/", "/conversations", "/v1/conversations/")),
     *(("POST", path) for path in ("/tokenize", "/tokenize/", "/detokenize", "/apply-template")),
 ]
 

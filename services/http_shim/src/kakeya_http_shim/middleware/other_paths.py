@@ -3,7 +3,9 @@
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _API = "/v1"
-_WITHOUT_IT = ("/chat/completions", "/completions", "/messages", "/messages/count_tokens", "/models")
+_WITHOUT_IT = ("/chat/completions", "/completions", "/messages", "/messages/count_tokens")
+_WITH_PARTS = ("/models", "/responses", "/conversations")
+"""They are served without it, too, and all that is below them."""
 
 
 class OtherPaths:
@@ -24,6 +26,6 @@ class OtherPaths:
 
 def _served(path: str) -> str:
     path = path.rstrip("/") or "/"
-    if path.startswith("/models/") or path in _WITHOUT_IT:
+    if path in _WITHOUT_IT or any(path == each or path.startswith(f"{each}/") for each in _WITH_PARTS):
         return _API + path
     return path
