@@ -2,14 +2,13 @@
 
 import argparse
 import json
-import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from kakeya_shared import installed_models, plugins
+from kakeya_worker.command_logs import logged_from
 
 SUMMARY = "bring a model to this host before it is needed, list those that are here, and check one"
 EXIT_FAILURE = 1
@@ -121,7 +120,7 @@ def _list(flags: argparse.Namespace) -> int:
         from kakeya_shared.process.service_process import StartError
         from kakeya_worker.inventory import inventory
 
-        with _logged("error"):
+        with logged_from("error"):
             models = inventory.listed([Path(os.path.expanduser(folder)) for folder in flags.folder])
             kept = inventory.kept()
     except (ModuleNotFoundError, NotADirectoryError, plugins.PluginError, StartError, GgufError) as error:
@@ -143,29 +142,13 @@ def _check(flags: argparse.Namespace) -> int:
     weights = [f"--weights={flags.weights}"] if flags.weights else []
     settings = WorkerSettings.parse([f"--model={flags.model}", *weights])
     try:
-        with _logged("info"):
+        with logged_from("info"):
             checked = check(settings, flags.text_file, flags.tokens, flags.max_kl, _report)
     except CheckError as error:
         _fail(str(error))
         return EXIT_UNCHECKED
     print(json.dumps(checked.document, indent=2) if flags.json else "\n".join(checked.lines))
     return 0 if checked.is_good else EXIT_FAILURE
-
-
-@contextmanager
-def _logged(level: str) -> Iterator[None]:
-    """Inside, what is logged goes to standard error, from a level on: standard output is for programs, too."""
-    import structlog
-
-    before = structlog.get_config()
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    try:
-        yield
-    finally:
-        structlog.configure(**before)
 
 
 def _report(line: str) -> None:

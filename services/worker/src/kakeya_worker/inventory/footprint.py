@@ -1,8 +1,9 @@
-"""The memory that a model would take in a worker that is told nothing of sizes."""
+"""The memory that a model would take in a worker."""
 
 from typing import Final, NamedTuple
 
 from kakeya_worker import sizing
+from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.settings import WorkerSettings
 
@@ -17,25 +18,34 @@ class Footprint(NamedTuple):
 
     Attributes:
         weights: all matrices; norms and biases are a hundredth of them at most.
+        token: the KV of one token.
         lane: the KV of one session, with its slack.
-        window: of such a lane, in tokens.
+        sink, window: of such a lane, in tokens.
     """
 
     weights: int
+    token: int
     lane: int
+    sink: int
     window: int
 
 
-def footprint(config: ModelConfig, weights: str, file_bytes: int) -> Footprint | None:
+def footprint(
+    config: ModelConfig, weights: str, file_bytes: int, *, sink: int = _SINK, window: int | None = None
+) -> Footprint | None:
     """Of a model whose weights are held in some type of numbers; None where no lane of it fits.
 
     Args:
+        window: None: as of a worker that is told nothing of sizes.
         weights: gguf, int8, bfloat16 or float32.
         file_bytes: of the checkpoint, whose blocks take about as much in memory.
     """
     kv_bytes = config.kv_elements_per_token * _KV_BYTES[weights]
-    lane = sizing.usual_lane(config.bound_on_positions[0], kv_bytes, sink=_SINK, chunk=_CHUNK)
+    most = config.bound_on_positions[0]
+    lane = sizing.usual_lane(most, kv_bytes, sink=sink, chunk=_CHUNK) if window is None else None
+    if window is not None and sink + window <= most:
+        lane = LaneGeometry(sink, window, _CHUNK)
     if lane is None:
         return None
     in_memory = file_bytes if weights == "gguf" else int(config.num_weights * _WEIGHT_BITS[weights]) // 8
-    return Footprint(in_memory, lane.num_slots * kv_bytes, lane.window)
+    return Footprint(in_memory, kv_bytes, lane.num_slots * kv_bytes, lane.sink, lane.window)

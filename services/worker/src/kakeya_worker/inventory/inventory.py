@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.hub.cached import LocalModel
@@ -39,10 +39,17 @@ class Listed:
     backend: str = ""
 
 
+class Lane(TypedDict, total=False):
+    """As of `footprint`."""
+
+    sink: int
+    window: int | None
+
+
 def listed(folders: Sequence[Path]) -> list[Listed]:
     """Raises NotADirectoryError, PluginError, ModuleNotFoundError."""
     here = RunsHere()
-    return [_judged(model, here) for model in local_models(folders)]
+    return [judged(model, here) for model in local_models(folders)]
 
 
 def kept() -> list[Cache]:
@@ -74,7 +81,8 @@ def tables(models: Sequence[Listed], kept: Sequence[Cache]) -> list[str]:
     return [*_aligned(rows), *(["", *_aligned(others)] if kept else [])]
 
 
-def _judged(model: LocalModel, here: RunsHere) -> Listed:
+def judged(model: LocalModel, here: RunsHere, **lane: Unpack[Lane]) -> Listed:
+    """What would become of it, with such a lane."""
     if model.problem or not model.config:
         return Listed(model, model.problem)
     try:
@@ -82,7 +90,7 @@ def _judged(model: LocalModel, here: RunsHere) -> Listed:
     except ModelRefused as error:
         return Listed(model, str(error))
     weights, problem = here.weights(model.config, has_blocks=_has_blocks(model))
-    takes = footprint(config, weights, model.num_bytes) if weights else None
+    takes = footprint(config, weights, model.num_bytes, **lane) if weights else None
     return Listed(model, problem, weights, takes, "" if problem else here.backend)
 
 

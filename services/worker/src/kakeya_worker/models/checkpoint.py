@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ from kakeya_worker.models.gguf import gguf_config, gguf_tensors
 _log = structlog.get_logger()
 
 
-def locate(model: str) -> Path:
+def locate(model: str, files: Sequence[str] = OF_A_CHECKPOINT) -> Path:
     """The local place of a model: a directory, a GGUF file, or a hub id's snapshot, downloaded where needed.
+
+    Args:
+        files: patterns of those that are downloaded.
 
     Raises:
         ModelRefused: there is none.
@@ -38,16 +42,16 @@ def locate(model: str) -> Path:
         return directory
     if directory.is_absolute() or model.startswith((".", "~")):
         raise ModelRefused(f"{model} is not a directory")
-    return _snapshot_of_hub(model)
+    return _snapshot_of_hub(model, files)
 
 
-def _snapshot_of_hub(model: str) -> Path:
+def _snapshot_of_hub(model: str, files: Sequence[str]) -> Path:
     # Not before: for a local model the hub's client, which takes long to import, is not needed.
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(model, allow_patterns=list(OF_A_CHECKPOINT)))
+        return Path(snapshot_download(model, allow_patterns=list(files)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelRefused(

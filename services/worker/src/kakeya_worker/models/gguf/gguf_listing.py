@@ -57,7 +57,7 @@ def in_folder(folder: Path) -> Iterator[LocalModel]:
         for name in sorted(names):
             split = SPLIT.fullmatch(name)
             if name.endswith(SUFFIX) and (split is None or int(split["number"]) == 1):
-                yield _model(Path(place, name))
+                yield of_file(Path(place, name))
 
 
 def in_ollamas_store() -> Iterator[LocalModel]:
@@ -71,7 +71,8 @@ def in_ollamas_store() -> Iterator[LocalModel]:
         )
 
 
-def _model(path: Path) -> LocalModel:
+def of_file(path: Path) -> LocalModel:
+    """One of them; of a model that is split, its first file."""
     said, files = _of_file(path), [path]
     problem = said.problem
     split = SPLIT.fullmatch(path.name)
