@@ -8,7 +8,6 @@ environment that was empty.
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -42,8 +41,12 @@ def up(kakeya: str, directory: Path) -> Iterator[dict[str, str]]:
                 raise StackFailed(f"kakeya up: {(directory / 'errors').read_text()}")
             yield dict(place.split("=") for place in ready.split()[1:])
         finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=_SECONDS)
+            process.terminate()
+            try:
+                process.communicate(timeout=_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()  # or all wait for it
+                raise
 
 
 def chat_over_http(address: str) -> str:
