@@ -148,7 +148,7 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/operations/test_append.py tests/integration/test_conversation.py; \
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
-test-scale: install ## the stack of two routers, shims and workers, restarted and killed one by one under load (ROUNDS=5; minutes; needs a Docker engine)
+test-scale: install ## the stack of two routers, shims and workers, restarted and killed under load, one of each kind at a time (ROUNDS=5; minutes; needs a Docker engine)
 	KAKEYA_TEST_ROUNDS=$(or $(ROUNDS),5) $(BIN)/python -m pytest -m compose --timeout 3600 tests/end_to_end/containers/test_scale.py $(TEST_FLAGS)
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
