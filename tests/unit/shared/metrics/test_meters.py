@@ -1,5 +1,6 @@
 """What meters keep, and in which forms it is read."""
 
+import itertools
 import math
 import threading
 import time
@@ -118,7 +119,7 @@ def test_each_bucket_names_a_trace_once_in_a_while(monkeypatch: pytest.MonkeyPat
 def test_what_one_refresh_sets_is_read_together() -> None:
     meters = Meters()
     pair = [meters.gauge(f"toy_{name}", "Of a pair.") for name in ("first", "second")]
-    turns = iter(range(1, 10_000))
+    turns = itertools.count(1)
     is_over = threading.Event()
 
     def refresh() -> None:
