@@ -1,6 +1,7 @@
 """`kakeya plan`: what many sessions of a model take."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,12 @@ def test_a_model_that_does_not_run_here(qwen3: str, capsys: pytest.CaptureFixtur
     (Path(qwen3) / "config.json").write_text(json.dumps(QWEN3_06B | {"quantization": {"bits": 4}}))
     assert plan_command.main(["--model", qwen3, "--sessions", "5"]) == 1
     assert "quantized already do not run" in capsys.readouterr().err
+
+
+def test_what_is_not_installed_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kakeya_worker.models.local_models", None)
+    assert plan_command.main(["--model", "kakeya-nano", "--sessions", "5"]) == 1
+    assert "pip install 'kakeya-worker[torch]'" in capsys.readouterr().err
 
 
 def test_a_backend_that_does_not_say_how_it_holds_weights(
