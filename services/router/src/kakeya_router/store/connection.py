@@ -13,8 +13,8 @@ from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.store.keys import LAYOUT, SCHEMA
 from kakeya_router.store.outcomes import Alternative, BeginClose, MoveSession, OfferLane, ParkSession
 from kakeya_router.store.scripts import Script, script_of, scripts
-from kakeya_router.store.servers.link import Command, Generation
 from kakeya_router.store.servers.redis_errors import NO_ANSWER, unusable_because
+from kakeya_router.store.servers.server import Command, Generation
 from kakeya_router.store.servers.shared_cluster import SharedCluster
 from kakeya_router.store.servers.shared_redis import SharedRedis
 from kakeya_router.store.servers.slots import slot_of

@@ -10,7 +10,7 @@ from redis.asyncio import RedisCluster
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import CHANGED, ROUTERS, SCHEMA, PoolKeys
 from kakeya_router.store.self_check import faults
-from kakeya_router.store.servers.link import Server
+from kakeya_router.store.servers.server import Server
 from kakeya_router.store.servers.shared_cluster import SharedCluster
 from kakeya_router.store.servers.slots import SlotMap, _merged, slot_of
 from kakeya_router.store.servers.subscription import messages

@@ -12,8 +12,8 @@ from redis.asyncio.sentinel import Sentinel
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import ROOM
 from kakeya_router.store.servers import sentinels
-from kakeya_router.store.servers.link import GENERATION, Server
 from kakeya_router.store.servers.sentinels import Sentinels
+from kakeya_router.store.servers.server import GENERATION, Server
 from kakeya_router.store.servers.subscription import messages
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.settings.redis_url import RedisUrl

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from redis import exceptions
 from redis.asyncio.connection import AbstractConnection
 
-from kakeya_router.store.servers.link import Server
 from kakeya_router.store.servers.one_server import asking, told
 from kakeya_router.store.servers.redis_errors import NO_ANSWER
+from kakeya_router.store.servers.server import Server
 from kakeya_shared.settings.redis_url import RedisUrl
 
 _TRIES = 3

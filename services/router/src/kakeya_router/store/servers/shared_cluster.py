@@ -11,8 +11,8 @@ from redis.asyncio.connection import AbstractConnection
 from redis.crc import key_slot
 
 from kakeya_router.store.keys import SCHEMA
-from kakeya_router.store.servers.link import Command, Server
 from kakeya_router.store.servers.redis_errors import NO_ANSWER
+from kakeya_router.store.servers.server import Command, Server
 from kakeya_router.store.servers.shared_redis import SharedRedis
 from kakeya_router.store.servers.slots import SlotMap, Slots, slot_of
 from kakeya_shared.settings.redis_url import RedisUrl

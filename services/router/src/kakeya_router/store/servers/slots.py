@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from redis import exceptions
 from redis.crc import key_slot
 
-from kakeya_router.store.servers.link import Command, Server
 from kakeya_router.store.servers.one_server import asking, told
+from kakeya_router.store.servers.server import Command, Server
 from kakeya_shared.settings.redis_url import RedisUrl
 
 # Of a script its keys come behind their number; of a plain command the first is its first argument.

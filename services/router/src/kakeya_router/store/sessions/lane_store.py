@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kakeya_router.store.connection import in_ms, is_done
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseLane, MoveSession, OfferLane, ParkSession, ResumeSession, WithdrawLane
-from kakeya_router.store.servers.link import GENERATION
+from kakeya_router.store.servers.server import GENERATION
 from kakeya_router.store.session_record import Claim, Epoch, SessionRecord
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
