@@ -21,8 +21,11 @@ import {
 } from "../errors.js";
 import { now, type Deadline } from "./deadline.js";
 
-/** How long the runtime may take to stop an operation whose call was cancelled: it needs one step and one write. */
-export const SETTLE_SECONDS = 5;
+/**
+ * How long the runtime may take to stop an operation whose call was cancelled or lost: one step and one write, or where its
+ * router has vanished the rest of the operation's lease, 5 s by default.
+ */
+export const SETTLE_SECONDS = 10;
 
 const FIRST_BACKOFF_SECONDS = 0.1;
 const MAX_BACKOFF_SECONDS = 2;

@@ -23,8 +23,9 @@ from kakeya.errors import (
     WorkerLost,
 )
 
-SETTLE_SECONDS = 5.0
-"""How long the runtime may take to stop an operation whose call was cancelled: it needs one step and one write."""
+SETTLE_SECONDS = 10.0
+"""How long the runtime may take to stop an operation whose call was cancelled or lost: one step and one write, or where
+its router has vanished the rest of the operation's lease, 5 s by default."""
 
 _FIRST_BACKOFF_SECONDS = 0.1
 _MAX_BACKOFF_SECONDS = 2.0
