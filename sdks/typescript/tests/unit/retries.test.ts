@@ -59,7 +59,9 @@ test("a conflict is put down to an operation of ours while that is being stopped
   expect(retry.delaySeconds(moved)).not.toBeNull();
   retry.effectIsUnknown();
   expect(retry.delaySeconds(moved)).toBeNull();
-  vi.advanceTimersByTime(6000);
+  vi.advanceTimersByTime(6000); // a router that vanished has held it until now
+  expect(retry.delaySeconds(running)).not.toBeNull();
+  vi.advanceTimersByTime(5000);
   expect(retry.delaySeconds(running)).toBeNull();
 });
 
