@@ -171,7 +171,8 @@ class Faults:
 
     @asynccontextmanager
     async def _blamed_on_redis(self) -> AsyncIterator[None]:
-        self.last_redis_fault = math.inf  # for as long as it takes
+        # A failover takes minutes where Sentinel was held up.
+        self.last_redis_fault = math.inf if self._ground.fails_over else time.monotonic()
         try:
             yield
         finally:

@@ -179,7 +179,9 @@ class ChaosRun(Run):
         if not session_id:
             return []
         logs = ((log.stem, line) for log in self.made.directory.glob("*.log") for line in log.read_text().splitlines())
-        told = [(who, line) for who, line in logs if session_id in line and line.startswith("{")]
+        told = [
+            (who, line) for who, line in logs if session_id in line and line[:1] + line[-1:] == "{}"
+        ]  # one may be half written
         told.sort(key=lambda each: json.loads(each[1])["timestamp"])
         return [f"{who}: {line}" for who, line in told[-_MAX_LOG_LINES:]]
 
