@@ -20,6 +20,7 @@ from tests.certificates import Authority, Pair
 from tests.redis_server import RedisServer
 from tests.small_disk import small_disk_or_skip
 from tests.unit.router.stack import Client, Stack, eventually
+from tests.unit.router.store.servers.test_shared_redis import greet, scripted
 
 
 @asynccontextmanager
@@ -132,6 +133,22 @@ async def test_a_server_that_takes_no_writes_says_why(own_redis: RedisServer, ad
     await admin.config_set("maxmemory", "0")
     await admin.execute_command("REPLICAOF", "127.0.0.1", "1")
     assert "takes no writes (READONLY You can't write against a read only replica" in await _refusal(own_redis.url)
+
+
+@pytest.mark.parametrize("code", ["OOM", "READONLY", "CLUSTERDOWN", "MISCONF"])
+@pytest.mark.parametrize(
+    "form", ["-{} it says so. script: abc, on @user_script:1.", "-ERR Error running script: -{} it says so"]
+)
+async def test_why_no_writes_are_taken_is_told_with_its_code(code: str, form: str) -> None:
+    """As Redis 7 answers a script, and as 6.2 does."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer)
+        await reader.readuntil(b"EVALSHA")
+        writer.write(f"{form.format(code)}\r\n".encode())
+
+    async with scripted(serve) as url:
+        assert f"takes no writes ({code} it says so" in await _refusal(url)
 
 
 @pytest.mark.parametrize(
