@@ -8,27 +8,14 @@ from typing import Any
 
 import pytest
 
+from kakeya_bench.engine.plan import SHAPE
 from kakeya_worker import plan_command, sizing
 from kakeya_worker.inventory.fleet import Fleet, NoRoom, Wanted, fleet
 from kakeya_worker.inventory.footprint import Footprint
 from kakeya_worker.inventory.runs_here import RunsHere
 from kakeya_worker.settings import WorkerSettings
 
-QWEN3_06B: dict[str, Any] = {
-    "model_type": "qwen3",
-    "vocab_size": 151_936,
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "max_position_embeddings": 40_960,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 1_000_000,
-    "tie_word_embeddings": True,
-    "dtype": "bfloat16",
-}
+QWEN3_06B = SHAPE | {"model_type": "qwen3", "rope_theta": 1_000_000, "dtype": "bfloat16"}
 TAKES = Footprint(weights=1000, token=10, lane=500, sink=4, window=20)
 
 
