@@ -8,8 +8,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+import redis
 
 import kakeya
+from kakeya_router.settings import RouterSettings
 from kakeya_stubs.admin.v1.admin_pb2 import WorkerStatus
 from tests.integration.processes import Runtime, eventually, runtime, wait_until
 
@@ -158,3 +160,29 @@ async def _appends(session: kakeya.AsyncSession) -> bool:
     except kakeya.Conflict:
         return False
     return True
+
+
+@pytest.mark.heavy
+async def test_an_append_whose_router_is_killed_comes_to_its_end_at_another(model: Path, tmp_path: Path) -> None:
+    """The dead router's operation holds the session for as long as a lease is by default."""
+    lease_seconds = RouterSettings.model_fields["operation_lease_seconds"].default
+    flags = (*ROUTER_FLAGS, f"--operation-lease-seconds={lease_seconds}")
+    with runtime(model, tmp_path, num_workers=0, router_flags=flags) as made:
+        made.start_router(*flags)
+        worker = made.start_worker()
+        made.wait_for_workers(1)
+        first, second = made.routers
+        async with kakeya.AsyncClient(f"ipv4:{first.address},{second.address}") as client:
+            session = await client.create_session()
+            worker.process.send_signal(signal.SIGSTOP)
+            appending = asyncio.create_task(session.append(range(10)))
+            await eventually(lambda: asyncio.to_thread(_runs, made, session.id), "the operation is on record")
+            first.kill()
+            worker.process.send_signal(signal.SIGCONT)
+            assert (await appending).history_length == 10
+            assert (await session.info()).history_length == 10
+
+
+def _runs(made: Runtime, session_id: str) -> bool:
+    with redis.Redis.from_url(made.redis.url) as store:
+        return bool(list(store.scan_iter(f"kakeya:*:op:{session_id}")))
