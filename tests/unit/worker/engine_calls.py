@@ -1,6 +1,8 @@
 """What the tests ask of an engine, with little to write."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -10,7 +12,10 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_state import LaneState, OpenLane
 from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions
+from kakeya_worker.engine.seams.verifier import Verifier
+from kakeya_worker.engine.speculation.proposers import Proposers
 
 SINK, WINDOW, NUM_LANES = 4, 64, 3
 NUM_SLOTS = 114  # of a lane: sinks, window, and slack for chunks of 32 in blocks of 16
@@ -58,6 +63,28 @@ def start_append(engine: Engine, length: int, num_tokens: int, session_id: str =
     append = Append(session_id, 1, length, tuple(range(100, 100 + num_tokens)), number=number)
     engine.submit(append)
     return append
+
+
+@contextmanager
+def engines_in_turn(verifier: Verifier, geometry: LaneGeometry) -> Iterator[Callable[[Proposers | None], Engine]]:
+    """Starts engines, one after the other, whose sessions "r", "s" and "t" have the same 30 tokens."""
+    engines: list[Engine] = []
+
+    def started(proposers: Proposers | None) -> Engine:
+        for engine in engines:
+            engine.shut_down()
+        engine = Engine(verifier, geometry, NUM_LANES, step_tokens=64, proposers=proposers)
+        engines.append(engine)
+        engine.start()
+        for session_id in ("r", "s", "t"):
+            open_session(engine, session_id)
+            start_append(engine, 0, 30, session_id).future.result(TIMEOUT)
+        return engine
+
+    yield started
+    for engine in engines:
+        engine.shut_down()
+        assert not engine.crashed.done()
 
 
 def start_generate(

@@ -20,6 +20,7 @@ from tests.certificates import Authority
         (["--token", "t", "--token-file", "f"], "give --token or --token-file, not both"),
         (["--max-message-bytes", "65536"], "--max-message-bytes must be at least 5004096"),
         (["--advertise", "host:0"], "--advertise needs the port"),
+        (["--speculation", "draft-model"], "--speculation draft-model needs --draft-model"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(
@@ -50,7 +51,10 @@ def test_a_file_is_installed_by_its_absolute_path(tmp_path: Path, monkeypatch: p
     assert as_variables(WorkerSettings, ["--model", "model.gguf"]) == {
         "KAKEYA_WORKER_MODEL": str(tmp_path / "model.gguf")
     }
-    assert as_variables(WorkerSettings, ["--model", "ollama:tiny"]) == {"KAKEYA_WORKER_MODEL": "ollama:tiny"}
+    assert as_variables(WorkerSettings, ["--model", "ollama:tiny", "--draft-model", "model.gguf"]) == {
+        "KAKEYA_WORKER_MODEL": "ollama:tiny",
+        "KAKEYA_WORKER_DRAFT_MODEL": str(tmp_path / "model.gguf"),
+    }
 
 
 def test_a_token_is_not_shown() -> None:

@@ -139,7 +139,7 @@ def test_the_cache_lies_where_users_expect_it(monkeypatch: pytest.MonkeyPatch) -
         (["--model", "m", "--join", "nowhere"], "not HOST:PORT"),
         (["--model", "m", "--advertise", "host:0"], "--advertise needs the port"),
         (["--model", "m", "--weights", "int4"], "--weights"),
-        (["--model", "m", "--kv-dtype", "int8"], "--kv-dtype"),
+        (["--model", "m", "--kv-dtype", "int4"], "--kv-dtype"),
     ],
 )
 def test_bad_settings_are_one_line_and_status_2(

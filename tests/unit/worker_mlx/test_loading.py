@@ -120,7 +120,7 @@ def test_without_mlx_the_install_line_is_said() -> None:
     source = """
 import sys
 sys.modules["mlx.core"] = None
-from kakeya_worker.program import load_engine
+from kakeya_worker.loading import load_engine
 from kakeya_worker.settings import WorkerSettings
 load_engine(WorkerSettings.parse(["--model", "m", "--backend", "mlx"]))
 """

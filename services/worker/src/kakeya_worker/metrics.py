@@ -61,6 +61,9 @@ class WorkerMetrics:
             "Drafts that were right, each a generated token without a step of its own.",
             unit="tokens",
         )
+        self.draft_seconds = meters.counter(
+            "kakeya_worker_draft_seconds_total", "Time that steps have waited for a draft model.", unit="seconds"
+        )
         self.forgotten_tokens = meters.counter(
             "kakeya_worker_forgotten_tokens_total",
             "Tokens that have left the windows of sessions, counted when an operation ends.",
@@ -116,8 +119,9 @@ class WorkerMetrics:
         if num_failed:
             self.failed_rows.inc(num_failed)
 
-    def count_drafts(self, num_drafted: int, num_accepted: int) -> None:
-        """Of one step."""
+    def count_drafts(self, num_drafted: int, num_accepted: int, draft_seconds: float) -> None:
+        """Of one step; the seconds are a draft model's."""
+        self.draft_seconds.inc(draft_seconds)
         self.drafted_tokens.inc(num_drafted)
         self.accepted_tokens.inc(num_accepted)
 

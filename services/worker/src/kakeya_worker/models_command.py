@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from kakeya_shared import installed_models, plugins
@@ -14,82 +13,26 @@ SUMMARY = "bring a model to this host before it is needed, list those that are h
 EXIT_FAILURE = 1
 EXIT_UNCHECKED = 3
 EXIT_INTERRUPTED = 130
-_EPILOG = """\
-Models come from the Hugging Face Hub into its cache ($HF_HOME, else ~/.cache/huggingface), where workers find them.
-A pull prints the directory. $HF_ENDPOINT names another hub, $HF_TOKEN a token, and HF_HUB_OFFLINE=1 asks none. A
-download that was broken off goes on where it was. Every file's digest is checked. The list also shows Ollama's store
-($OLLAMA_MODELS, else ~/.ollama/models), GGUF files below folders that are named, what each model would take here, and
-what is kept of them.
-
-Exit status: 0, 1 where a model is not here as a whole, or a checked one loses more than --max-kl, 3 where one cannot be
-checked. A check takes four bytes a weight; variables of a worker (KAKEYA_WORKER_*) count.
-"""
 
 
 def main(argv: list[str]) -> int:
-    flags = _parser().parse_args(argv)
-    run: Callable[[argparse.Namespace], int] = flags.run
-    return run(flags)
-
-
-def _parser() -> argparse.ArgumentParser:
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        prog="kakeya models", description=f"{SUMMARY.capitalize()}.", epilog=_EPILOG, formatter_class=form
-    )
+    parser = argparse.ArgumentParser(prog="kakeya models", description=f"{SUMMARY.capitalize()}.")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
-    for name, run, about in (("pull", _pull, _PULL), ("list", _list, _LIST), ("check", _check, _CHECK)):
-        verb = verbs.add_parser(
-            name, help=about, description=f"{about.capitalize()}.", epilog=_EPILOG, formatter_class=form
-        )
-        verb.add_argument("--json", action="store_true", help="print one JSON document, for programs")
-        verb.set_defaults(run=run)
-        _FLAGS[name](verb)
-    return parser
+    for name, (run, about) in _VERBS.items():
+        verbs.add_parser(name, help=about, add_help=False).set_defaults(run=run)
+    run = parser.parse_args(argv[:1]).run  # what follows is the verb's own to read
+    status: int = run(argv[1:])
+    return status
 
 
-def _pull_flags(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("model", metavar="MODEL", help="of the hub, such as Qwen/Qwen3-0.6B")
-    verb.add_argument("--revision", metavar="NAME", help="a branch, a tag or a commit. Default: main")
+def _pull(argv: list[str]) -> int:
+    from kakeya_worker.inventory_settings import PullSettings
 
-
-def _list_flags(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--folder", metavar="DIR", action="append", default=[], help="look for GGUF files below it, too; repeat it"
-    )
-
-
-def _check_flags(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("model", metavar="MODEL", help="as `kakeya worker --model` takes it")
-    verb.add_argument("--text-file", type=Path, metavar="FILE", help="a text in UTF-8. Default: one that is shipped")
-    verb.add_argument("--tokens", type=_positive, default=512, metavar="N", help="of the text, at most. Default 512")
-    verb.add_argument("--weights", metavar="TYPE", help="as of a worker. Default: $KAKEYA_WORKER_WEIGHTS, else auto")
-    verb.add_argument(
-        "--max-kl",
-        type=float,
-        default=0.02,
-        metavar="NATS",
-        help="the mean that is still good. Default 0.02: ten times what int8 loses on a model of 135 M",
-    )
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 2 on")
-    return int(text)
-
-
-_FLAGS = {"pull": _pull_flags, "list": _list_flags, "check": _check_flags}
-_CHECK = "compare a model, as it runs here, with float32"
-_PULL = "download what is missing of a model and check all of it"
-_LIST = "list the models on this host"
-
-
-def _pull(flags: argparse.Namespace) -> int:
-    if os.path.isdir(os.path.expanduser(flags.model)):
-        return _fail(f"{flags.model} is a directory of this host: nothing is to be pulled")
-    if flags.model in installed_models.names():
-        return _fail(f"{flags.model} is installed on this host: nothing is to be pulled")
+    settings = PullSettings.parse(argv)
+    if os.path.isdir(os.path.expanduser(settings.model)):
+        return _fail(f"{settings.model} is a directory of this host: nothing is to be pulled")
+    if settings.model in installed_models.names():
+        return _fail(f"{settings.model} is installed on this host: nothing is to be pulled")
     # Not before: it takes long, and `kakeya --help` must not wait for it.
     try:
         from kakeya_worker.hub.hub_error import HubError
@@ -97,7 +40,7 @@ def _pull(flags: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         return _fail(f"needs the module {error.name!r}: pip install 'kakeya-worker[torch]' (or [mlx])")
     try:
-        pulled = pull(flags.model, flags.revision, _report)
+        pulled = pull(settings.model, settings.revision, _report)
     except HubError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
@@ -110,29 +53,37 @@ def _pull(flags: argparse.Namespace) -> int:
         "num_downloaded_bytes": pulled.num_downloaded,
     }
     _report(f"{pulled.model} is here, {pulled.num_bytes:,} bytes, of which {pulled.num_downloaded:,} came now")
-    print(json.dumps(facts, indent=2) if flags.json else pulled.directory)
+    print(json.dumps(facts, indent=2) if settings.print_json else pulled.directory)
     return 0
 
 
-def _list(flags: argparse.Namespace) -> int:
+def _list(argv: list[str]) -> int:
+    from kakeya_worker.inventory_settings import ListSettings
+
+    settings = ListSettings.parse(argv)
     try:
         from kakeya_shared.gguf.gguf_error import GgufError
         from kakeya_shared.process.service_process import StartError
+        from kakeya_worker.engine.seams.verifier import ModelRefused
         from kakeya_worker.inventory import inventory
 
+        folders = [Path(os.path.expanduser(folder)) for folder in settings.folder]
         with logged_from("error"):
-            models = inventory.listed([Path(os.path.expanduser(folder)) for folder in flags.folder])
+            models = inventory.listed(folders, settings.draft_model)
             kept = inventory.kept()
-    except (ModuleNotFoundError, NotADirectoryError, plugins.PluginError, StartError, GgufError) as error:
+    except (ModuleNotFoundError, NotADirectoryError, plugins.PluginError, StartError, GgufError, ModelRefused) as error:
         return _fail(f"the models cannot be listed: {error}")
-    if flags.json:
+    if settings.print_json:
         print(json.dumps(inventory.document(models, kept), indent=2))
     else:
         print("\n".join(inventory.tables(models, kept)))
     return 0
 
 
-def _check(flags: argparse.Namespace) -> int:
+def _check(argv: list[str]) -> int:
+    from kakeya_worker.inventory_settings import CheckSettings
+
+    flags = CheckSettings.parse(argv)
     try:
         from kakeya_worker.model_check.model_check import CheckError, check
         from kakeya_worker.settings import WorkerSettings
@@ -147,8 +98,15 @@ def _check(flags: argparse.Namespace) -> int:
     except CheckError as error:
         _fail(str(error))
         return EXIT_UNCHECKED
-    print(json.dumps(checked.document, indent=2) if flags.json else "\n".join(checked.lines))
+    print(json.dumps(checked.document, indent=2) if flags.print_json else "\n".join(checked.lines))
     return 0 if checked.is_good else EXIT_FAILURE
+
+
+_VERBS = {
+    "pull": (_pull, "download what is missing of a model and check all of it"),
+    "list": (_list, "list the models on this host"),
+    "check": (_check, "compare a model, as it runs here, with float32"),
+}
 
 
 def _report(line: str) -> None:

@@ -1,18 +1,14 @@
 """The worker process: listen, load, join, serve, leave."""
 
 import asyncio
-import gc
-import os
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import Any
 
 import structlog
 
-from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract import labels
 from kakeya_shared.metrics.exposition import Exposition, ExpositionError
 from kakeya_shared.metrics.meters import Meters
@@ -25,18 +21,15 @@ from kakeya_shared.settings.addresses import NOWHERE, parse_list
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.gauges import SlabGauges
-from kakeya_worker.engine.seams.retention import RetentionPolicy
-from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
-from kakeya_worker.engine.speculation.proposers import Proposers
 from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.joining.heartbeat_gauges import HeartbeatGauges
 from kakeya_worker.joining.lease import Lease
 from kakeya_worker.joining.registration import Registration
+from kakeya_worker.loading import load_engine
 from kakeya_worker.membership import Way, own_identity, place_to_listen, way_to_routers
 from kakeya_worker.metrics import PREFIX, WorkerMetrics
 from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.settings import WorkerSettings
-from kakeya_worker.sizing import plan
 from kakeya_worker.snapshot_stores.configured import configured_store
 from kakeya_worker.snapshots.snapshot_store import SnapshotStore
 from kakeya_worker.snapshots.snapshot_sweep import SnapshotSweep
@@ -104,93 +97,12 @@ async def _load_and_serve(
             metrics.meters.before_reading(gauges[0].refresher(engine))
             metrics.meters.before_reading(gauges[1].refresher(lambda: registration.last_heartbeat))
             addresses = {"address": server.address, "metrics": exposition.address or NOWHERE}
-            await _serve_until(stop, engine, snapshots, server, settings, registration, background, addresses)
+            try:
+                await _serve_until(stop, engine, snapshots, server, settings, registration, background, addresses)
+            finally:
+                service.end()
     except (BindError, ExpositionError) as error:
         raise StartError(str(error)) from error
-
-
-def load_engine(settings: WorkerSettings, metrics: WorkerMetrics | None = None) -> Engine:
-    """Loads the model and allocates the slab. Raises StartError."""
-    try:
-        retention: RetentionPolicy = plugins.load("kakeya.retention", settings.retention)
-        proposers = Proposers(settings.speculation)
-        verifier = load_verifier(settings)
-    except (plugins.PluginError, ModelRefused) as error:
-        raise StartError(str(error)) from error
-    except (OSError, UnicodeError) as error:  # a file of it cannot be read, or its path is no text
-        raise StartError(f"{settings.model} cannot be loaded: {error}") from error
-    slab = plan(
-        verifier.facts,
-        sink=settings.sink,
-        window=settings.window,
-        chunk=settings.chunk_tokens,
-        num_lanes=settings.lanes,
-        slab_bytes=settings.slab_bytes,
-    )
-    try:
-        engine = Engine(
-            verifier,
-            slab.geometry,
-            slab.num_lanes,
-            settings.step_tokens,
-            retention,
-            settings.step_seconds,
-            metrics,
-            proposers,
-        )
-    except (MemoryError, RuntimeError) as error:
-        raise StartError(f"a slab of {slab.num_lanes} lanes cannot be allocated: {error}") from error
-    engine.fit_step_costs()
-    totals = engine.lanes.totals()
-    _log.info(
-        "loaded",
-        model=settings.model_name,
-        pool=settings.pool_name,
-        weights=verifier.facts.weights,
-        kv_dtype=verifier.facts.kv_dtype,
-        exact=verifier.facts.exact,
-        fingerprint=verifier.facts.fingerprint,
-        sink=slab.geometry.sink,
-        window=slab.geometry.window,
-        lanes=slab.num_lanes,
-        lane_bytes=totals.lane_bytes,
-        slab_bytes=totals.slab_bytes,
-        speculation=settings.speculation,
-        threads=settings.threads,
-    )
-    return engine
-
-
-def load_verifier(settings: WorkerSettings) -> Verifier:
-    """A model, by the backend that the settings name. Raises PluginError, ModelRefused, OSError or UnicodeError."""
-    # Read by OpenMP when the backend is imported: threads that wait spin briefly and then sleep. Spinning for long,
-    # those of two processes on the same cores keep each other from working.
-    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-    # Of the torch backend alone, and so no argument of the seam; without a worker it is read from the variable, too.
-    os.environ["KAKEYA_WORKER_KERNEL"] = settings.kernel
-    _log.info("loading", model=settings.model, backend=settings.backend, weights=settings.weights)
-    install = f"pip install 'kakeya-worker[{settings.backend}]'"
-    with _no_garbage_sought():
-        backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=install)
-    return backend(
-        installed_models.resolve(settings.model),
-        weights=settings.weights,
-        kv_dtype=settings.kv_dtype,
-        num_threads=settings.threads,
-        cache_directory=settings.cache_directory,
-    )
-
-
-@contextmanager
-def _no_garbage_sought() -> Iterator[None]:
-    """Modules that are imported are none, and looking at them again and again takes a fifth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 async def _load_unless_stopped(settings: WorkerSettings, stop: asyncio.Event, metrics: WorkerMetrics) -> Engine | None:

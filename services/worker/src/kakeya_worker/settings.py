@@ -9,18 +9,17 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.gguf import model_names
-from kakeya_shared.process import processors
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback, parse_list
 from kakeya_shared.settings.service import (
     LONGEST_APPEND_TOKENS,
-    RpcServerSettings,
     ServiceSettings,
     append_bytes,
     setting,
 )
 from kakeya_shared.settings.typed_flags import MayBePath, is_here, is_no_url
 from kakeya_shared.settings.window import MAX, Window
+from kakeya_worker.step_settings import StepSettings
 
 _Quantized = Literal["2bit", "3bit", "4bit", "5bit", "6bit", "8bit", "mxfp4", "mxfp8", "nvfp4"]
 
@@ -35,7 +34,7 @@ def _pool(text: str) -> str:
     return text
 
 
-class WorkerSettings(RpcServerSettings):
+class WorkerSettings(StepSettings):
     """Serves one model from this host: holds its weights and a slab of bounded KV, and joins a router."""
 
     model_config = ServiceSettings.configured(command="worker")
@@ -43,7 +42,6 @@ class WorkerSettings(RpcServerSettings):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "the model": "model backend weights kv_dtype kernel cache_dir served_model_name",
         "lanes": "retention sink window lanes slab_bytes",
-        "steps": "chunk_tokens step_tokens step_milliseconds speculation threads",
         "snapshots": "snapshots snapshot_key_file snapshot_sweep_seconds",
         "routers": "bind advertise join reverse token token_file router_ca worker_id pool",
         "the process": "shutdown_grace_seconds",
@@ -54,6 +52,7 @@ class WorkerSettings(RpcServerSettings):
         "router.example.org:50051 --token-file join.token",
         "kakeya worker --model ~/models/Qwen3-0.6B --window max --slab-bytes 6000000000",
         "kakeya worker --model mlx-community/Qwen3-0.6B-4bit --backend mlx",
+        "kakeya worker --model ~/models/Qwen3-8B --speculation draft-model --draft-model ~/models/Qwen3-0.6B",
         "kakeya worker install-service --model kakeya-nano --join 127.0.0.1:50051    # started at each boot (--help)",
         "kakeya worker --model kakeya-nano --join router.example.org:50051 --reverse --router-ca ca.pem --token-file "
         "join.token",
@@ -72,8 +71,10 @@ class WorkerSettings(RpcServerSettings):
         reason="exact where the CPU multiplies integers fast: gguf for a GGUF file with blocks, else int8. Otherwise, "
         "and on MLX, what the checkpoint has",
     )
-    kv_dtype: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto", "type of K and V", reason="that of the weights; bfloat16 in exact modes, for half the memory"
+    kv_dtype: Literal["auto", "float32", "bfloat16", "int8"] = setting(
+        "auto",
+        "type of K and V. int8, with a scale for each token and head, is for exact modes: nearly twice the sessions",
+        reason="that of the weights; bfloat16 in exact modes, for half the memory and no loss that can be told",
     )
     kernel: Literal["auto", "avx512vnni", "avx2", "portable", "off"] = setting(
         "auto",
@@ -133,34 +134,6 @@ class WorkerSettings(RpcServerSettings):
     slab_bytes: int | None = setting(
         None, "memory for all KV", unit="bytes", reason="1 GiB, which any host that runs the model can spare", ge=1
     )
-    chunk_tokens: int = setting(
-        32, "most tokens a session brings to a step", unit="tokens", reason="small slack, short steps", ge=1, le=4096
-    )
-    step_tokens: int = setting(
-        128, "most tokens of a forward pass", unit="tokens", reason="four chunks: others wait briefly", ge=2
-    )
-    step_milliseconds: float | None = setting(
-        None,
-        "how long a step may take in which sessions generate beside prefills: these are cut short, to a fifth of the "
-        "step at the least",
-        unit="milliseconds",
-        reason="twice what those who generate take alone, so that each kind has half of the time",
-        gt=0,
-    )
-    speculation: str = setting(
-        "none",
-        "proposer plugin that drafts tokens, which a step then checks several at once: ngram drafts what followed the "
-        "session's last tokens before. No token is another one for that, and a step has as many drafts as pay",
-        reason="what repeats nothing loses nearly 2 %, and ngram takes 1 MiB a session beside its lane",
-        metavar="NAME",
-    )
-    threads: int = setting(
-        processors.usable(),
-        "compute threads",
-        unit="threads",
-        reason="the processors this process may use, by affinity and quota",
-        ge=1,
-    )
     bind: Address = setting(
         "127.0.0.1:0", "where to listen", unit="HOST:PORT", reason="loopback and any free port; routers learn it"
     )
@@ -216,7 +189,7 @@ class WorkerSettings(RpcServerSettings):
     )
     shutdown_grace_seconds: float = setting(
         5.0,
-        "how long running calls may take to end on SIGTERM, and routers to take the sessions away",
+        "how long the end may take on SIGTERM: half is for running calls, all of it for routers to take sessions away",
         unit="seconds",
         reason="within Docker's 10",
         ge=0,
@@ -264,11 +237,6 @@ class WorkerSettings(RpcServerSettings):
     def _let_nobody_in_unnoticed(self) -> "WorkerSettings":
         self.refuse_open_bind("routers need no certificate (--tls-client-ca)" if self.tls_client_ca is None else "")
         return self
-
-    @property
-    def step_seconds(self) -> float | None:
-        """`step_milliseconds` in seconds."""
-        return None if self.step_milliseconds is None else self.step_milliseconds / 1e3
 
     @property
     def cache_directory(self) -> Path:

@@ -1,6 +1,6 @@
 """How the slab is divided: plain integers from a model's facts and the settings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import structlog
@@ -24,6 +24,11 @@ class SlabPlan:
 
     geometry: LaneGeometry
     num_lanes: int
+
+
+def with_draft_lanes(facts: ModelFacts, draft_facts: ModelFacts) -> ModelFacts:
+    """Of a model each of whose lanes comes with one of a draft model, for `plan`."""
+    return replace(facts, kv_bytes_per_token=facts.kv_bytes_per_token + draft_facts.kv_bytes_per_token)
 
 
 def plan(

@@ -31,6 +31,7 @@ from tests.unit.worker.engine_calls import (
     TIMEOUT,
     WINDOW,
     Tokens,
+    engines_in_turn,
     error_of,
     live_state,
     open_session,
@@ -54,25 +55,15 @@ Start = Callable[[NewProposer | Proposers | None], Engine]
 
 @pytest.fixture
 def start(exact: TorchVerifier) -> Iterator[Start]:
-    """Starts engines whose sessions "r", "s" and "t" have the same 30 tokens, one after the other."""
-    engines: list[Engine] = []
+    """See `engines_in_turn`."""
+    with engines_in_turn(exact, GEOMETRY) as start:
 
-    def started(proposer: NewProposer | Proposers | None) -> Engine:
-        for engine in engines:
-            engine.shut_down()
-        proposers = proposer if proposer is None or isinstance(proposer, Proposers) else drafts.proposers(proposer)
-        engine = Engine(exact, GEOMETRY, NUM_LANES, step_tokens=64, proposers=proposers)
-        engines.append(engine)
-        engine.start()
-        for session_id in ("r", "s", "t"):
-            open_session(engine, session_id)
-            start_append(engine, 0, 30, session_id).future.result(TIMEOUT)
-        return engine
+        def started(proposer: NewProposer | Proposers | None) -> Engine:
+            if proposer is None or isinstance(proposer, Proposers):
+                return start(proposer)
+            return start(drafts.proposers(proposer))
 
-    yield started
-    for engine in engines:
-        engine.shut_down()
-        assert not engine.crashed.done()
+        yield started
 
 
 @dataclass

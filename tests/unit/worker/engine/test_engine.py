@@ -446,6 +446,27 @@ def test_shut_down_waits_until_its_sessions_are_taken_away(verifier: TorchVerifi
     assert not ending.is_alive()
 
 
+def test_what_runs_ends_early_enough_for_its_session_to_be_taken_away(
+    verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kakeya_worker.engine.ending._SHARE_OF_WHAT_RUNS", 1e-4)
+    monkeypatch.setattr("kakeya_worker.engine.engine._PAUSE_CHECK_SECONDS", 10 * TIMEOUT)
+    engine = Engine(verifier, LaneGeometry(SINK, WINDOW, 32), NUM_LANES, step_tokens=64)
+    engine.start()
+    open_session(engine)
+    start_append(engine, 0, 20).future.result(TIMEOUT)
+    generate, tokens = start_generate(engine, 20, 10**6, wanted=MAX_UNREAD_TOKENS)
+    assert tokens.enough.wait(TIMEOUT)
+    ending = Thread(target=lambda: engine.shut_down(10 * TIMEOUT, until_empty=True))
+    ending.start()
+    assert isinstance(error_of(generate.future), Draining)
+    assert engine.take_snapshot("s", 1).length == 20 + len(tokens.ids)
+    assert ending.is_alive()
+    assert engine.close("s", 1).result(TIMEOUT) == 20 + len(tokens.ids)
+    ending.join(TIMEOUT)
+    assert not ending.is_alive()
+
+
 def test_sessions_that_nobody_takes_away_have_the_grace_and_no_more(verifier: TorchVerifier) -> None:
     engine = Engine(verifier, LaneGeometry(SINK, WINDOW, 32), NUM_LANES, step_tokens=64)
     engine.start()

@@ -103,6 +103,20 @@ def test_a_revision(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{MODEL} has no revision 'v2'" in capsys.readouterr().err
 
 
+def test_flags_have_variables_and_a_model_is_asked_for(
+    hub: Hub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAKEYA_MODELS_REVISION", "v1")
+    assert models_command.main(["pull", MODEL]) == 0
+    assert there(capsys.readouterr().out.strip())["config.json"] == b"{}"
+    with pytest.raises(SystemExit) as ended:
+        models_command.main(["pull"])
+    assert ended.value.code == 2
+    assert "say which MODEL" in capsys.readouterr().err
+    monkeypatch.setenv("KAKEYA_MODELS_MODEL", MODEL)
+    assert models_command.main(["pull"]) == 0
+
+
 def test_a_connection_that_breaks_is_gone_on_with(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     hub.broken_after["model.safetensors"] = [100_000, 50_000]
     assert models_command.main(["pull", MODEL]) == 0

@@ -80,6 +80,19 @@ def test_the_numbers_are_those_that_a_worker_comes_to(capsys: pytest.CaptureFixt
     assert nano["memory"]["window"] == slab.geometry.window
 
 
+def test_with_a_draft_model_each_lane_has_one_of_it_beside(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (alone,) = listed(capsys)["models"]
+    (both,) = listed(capsys, "--draft-model", "kakeya-nano")["models"]
+    assert both["memory"]["lane_bytes"] == 2 * alone["memory"]["lane_bytes"]
+    assert both["memory"]["weights_bytes"] == 2 * alone["memory"]["weights_bytes"]
+    monkeypatch.setenv("KAKEYA_MODELS_DRAFT_MODEL", "kakeya-nano")
+    assert listed(capsys)["models"] == [both]
+    assert models_command.main(["list", "--draft-model", "/nowhere"]) == 1
+    assert "/nowhere is not a directory" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("num_tensors", "said", "tied"),
     [
@@ -256,6 +269,10 @@ def test_a_footprint_follows_the_type_of_the_weights() -> None:
     assert exact.weights == config.num_weights + config.num_weights // 64 * 2, "a scale for each 64"
     assert as_it_is.weights == 123
     assert whole.lane == 2 * half.lane == 2 * exact.lane == 2 * as_it_is.lane
+    narrow = footprint(config, "int8", 123, kv_dtype="int8")
+    assert narrow
+    assert narrow.token == exact.token * (config.head_dim + 2) // (2 * config.head_dim)
+    assert narrow.weights == exact.weights
 
 
 def test_a_list_that_is_none_has_no_length() -> None:

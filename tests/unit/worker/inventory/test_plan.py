@@ -13,6 +13,7 @@ from kakeya_worker import plan_command, sizing
 from kakeya_worker.inventory.fleet import Fleet, NoRoom, Wanted, fleet
 from kakeya_worker.inventory.footprint import Footprint
 from kakeya_worker.inventory.runs_here import RunsHere
+from kakeya_worker.inventory_settings import PlanSettings
 from kakeya_worker.settings import WorkerSettings
 
 QWEN3_06B = SHAPE | {"model_type": "qwen3", "rope_theta": 1_000_000, "dtype": "bfloat16"}
@@ -70,6 +71,34 @@ def test_a_lane_is_that_of_a_worker(qwen3: str, capsys: pytest.CaptureFixture[st
     usual = sizing.usual_lane(40_960, 114_688, sink=4, chunk=32)
     assert usual is not None
     assert planned(capsys, "--model", qwen3, "--sessions", "10")["window"] == usual.window
+
+
+def test_a_draft_model_has_weights_and_lanes_beside_those_of_the_model(
+    qwen3: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker lays its lanes out by the bytes of both (`sizing.with_draft_lanes`); snapshots have the model's only."""
+    monkeypatch.setenv(WorkerSettings.variable("weights"), "int8")
+    words = ["--model", qwen3, "--sessions", "10", "--window", "64"]
+    alone, nano = planned(capsys, *words), planned(capsys, "--model", "kakeya-nano", *words[2:])
+    both = planned(capsys, *words, "--draft-model", "kakeya-nano")
+    assert both["weights_bytes"] == alone["weights_bytes"] + nano["weights_bytes"]
+    assert both["lane_bytes"] == alone["lane_bytes"] + nano["lane_bytes"]
+    assert {name: both[name] for name in ("token_bytes", "live_bytes", "store_bytes")} == {
+        name: alone[name] for name in ("token_bytes", "live_bytes", "store_bytes")
+    }
+    monkeypatch.setenv(PlanSettings.variable("draft_model"), "kakeya-nano")
+    assert planned(capsys, *words) == both
+    usual = sizing.usual_lane(40_960, 114_688 + nano["token_bytes"], sink=4, chunk=32)
+    assert usual is not None
+    assert planned(capsys, *words[:4])["window"] == usual.window
+    assert plan_command.main(words) == 0
+    assert "with kakeya-nano, which drafts" in capsys.readouterr().out
+
+
+def test_a_draft_model_that_does_not_run_here(qwen3: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (Path(qwen3) / "config.json").write_text(json.dumps(QWEN3_06B | {"quantization": {"bits": 4}}))
+    assert plan_command.main(["--model", "kakeya-nano", "--sessions", "5", "--draft-model", qwen3]) == 1
+    assert f"{qwen3} does not run here: weights that are quantized" in capsys.readouterr().err
 
 
 def test_what_people_read(capsys: pytest.CaptureFixture[str]) -> None:

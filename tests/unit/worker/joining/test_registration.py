@@ -37,6 +37,7 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.operation import Append
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions
+from kakeya_worker.joining import registration
 from kakeya_worker.joining.heartbeat_gauges import HeartbeatGauges
 from kakeya_worker.joining.lease import Lease
 from kakeya_worker.joining.registration import Registration
@@ -107,9 +108,9 @@ class Registry(RegistryServiceServicer):
 
 
 @asynccontextmanager
-async def _serving(registry: Registry, **settings: Any) -> AsyncIterator[str]:
+async def _serving(registry: Registry, address: str = "127.0.0.1:0", **settings: Any) -> AsyncIterator[str]:
     server = RpcServer(
-        "127.0.0.1:0",
+        address,
         ["kakeya.worker.v1.RegistryService"],
         settings=RpcServerSettings.model_construct(**settings),
         grace_seconds=0,
@@ -139,6 +140,11 @@ def engine(verifier: TorchVerifier) -> Iterator[Engine]:
     engine.open("s", 1, SessionOptions()).result(60)
     yield engine
     engine.shut_down()
+
+
+@pytest.fixture(autouse=True)
+def _often_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "_COMPLETE_SECONDS", 0.2)
 
 
 async def _heartbeat(registry: Registry, *, complete: bool) -> pb.HeartbeatRequest:
@@ -203,6 +209,20 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
             assert [lane.history_length for lane in again.lanes] == [10]
         await registration.leave()
         assert (await registry.leaves.get()).incarnation == join.incarnation
+
+
+async def test_workers_that_join_together_do_not_beat_together(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first interval is a part of one, drawn by each; all others are whole."""
+    monkeypatch.setattr("kakeya_worker.joining.registration.random.random", lambda: 1e-6)
+    registry = Registry()
+    registry.heartbeat_seconds = 3600.0
+    async with _serving(registry) as address:
+        joining = Registration(engine, IDENTITY, [address])
+        async with _running(joining):
+            for number in (1, 2):
+                assert (await asyncio.wait_for(registry.heartbeats.get(), 60)).number == number
+            await asyncio.sleep(0.2)
+            assert registry.heartbeats.empty()
 
 
 async def test_every_heartbeat_says_how_much_memory_the_process_holds_by_then(engine: Engine) -> None:
@@ -314,6 +334,26 @@ async def test_when_a_router_goes_the_next_is_tried_and_the_sessions_stay(engine
         with suppress(asyncio.CancelledError):
             await task
     assert joined_first.incarnation == joined_second.incarnation
+    assert engine.lanes.totals().num_lanes_in_use == 1
+
+
+async def test_another_router_behind_the_same_name_is_joined_before_it_gets_a_heartbeat(engine: Engine) -> None:
+    """It may have another interval, a shorter lease, or another version."""
+    first, second = Registry(), Registry()
+    first.heartbeat_seconds = second.heartbeat_seconds = 3600.0
+    async with _serving(first) as address:
+        registration = Registration(engine, IDENTITY, [address])
+        task = asyncio.create_task(registration.run())
+        assert (await asyncio.wait_for(first.heartbeats.get(), 60)).number == 1
+    second.known = first.known
+    async with _serving(second, address):
+        registration._beat_now.set()
+        joined = await asyncio.wait_for(second.joins.get(), 60)
+        assert (await asyncio.wait_for(second.heartbeats.get(), 60)).incarnation == joined.incarnation
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert {joined.incarnation} == first.known
     assert engine.lanes.totals().num_lanes_in_use == 1
 
 

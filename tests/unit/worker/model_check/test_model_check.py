@@ -176,4 +176,4 @@ def test_flags_that_make_no_sense_are_refused(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as ended:
         models_command.main(["check", "kakeya-nano", "--tokens", "1"])
     assert ended.value.code == 2
-    assert "'1' is not a whole number from 2 on" in capsys.readouterr().err
+    assert "--tokens (KAKEYA_MODELS_TOKENS): Input should be greater than or equal to 2" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from kakeya_shared.process.service_process import StartError
 from kakeya_worker.engine.seams.verifier import ModelRefused
-from kakeya_worker.program import load_engine
+from kakeya_worker.loading import load_engine
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.torch_backend import TorchVerifier
 
@@ -229,6 +229,7 @@ def test_names_that_are_no_model_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         ("bfloat16", "bfloat16", ("bfloat16", "bfloat16", False), 1_024),
         ("int8", "auto", ("int8", "bfloat16", True), 1_024),
         ("int8", "float32", ("int8", "float32", True), 2_048),
+        ("int8", "int8", ("int8", "int8", True), 544),
     ],
 )
 def test_modes(
@@ -242,8 +243,10 @@ def test_modes(
 def test_modes_that_there_are_not(random_checkpoint: Path) -> None:
     with pytest.raises(ModelRefused, match="what can: gguf, int8, float32, bfloat16"):
         _load(random_checkpoint, "int4")
-    with pytest.raises(ModelRefused, match="what can: float32, bfloat16"):
-        _load(random_checkpoint, "int8", "int8")
+    with pytest.raises(ModelRefused, match="what can: float32, bfloat16, int8"):
+        _load(random_checkpoint, "int8", "int4")
+    with pytest.raises(ModelRefused, match="weights of float32 keep their KV in float32, not int8"):
+        _load(random_checkpoint, "float32", "int8")
     with pytest.raises(ModelRefused, match="weights of float32 keep their KV in float32"):
         _load(random_checkpoint, "float32", "bfloat16")
 

@@ -4,6 +4,7 @@ import asyncio
 import math
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -652,3 +653,108 @@ async def test_a_lane_is_opened_at_the_incarnation_that_is_meant(
     assert await _reason(stub.WriteLane(iter([pb.WriteLaneRequest(**meant)]))) == status
     assert (await stub.GetSlab(pb.GetSlabRequest())).num_lanes_in_use == 1
     await stub.OpenSession(pb.OpenSessionRequest(**meant | {"incarnation": "here"}))
+
+
+@asynccontextmanager
+async def token_stream(stub: Any) -> AsyncIterator[Any]:
+    """One that stands, and whose number is read."""
+    stream = stub.StreamTokens()
+    await stream.write(pb.StreamTokensRequest())
+    first = await asyncio.wait_for(stream.read(), TIMEOUT)
+    stream.number = first.stream
+    assert first == pb.StreamTokensResponse(stream=stream.number)
+    yield stream
+    stream.cancel()
+
+
+async def test_tokens_of_a_step_come_in_one_message(stub: Any) -> None:
+    """Of two sessions; each call has `done` alone."""
+    other: dict[str, Any] = {"session_id": "t", "epoch": 1}
+    await stub.OpenSession(pb.OpenSessionRequest(**other, sink=4, window=64))
+    await stub.Append(pb.AppendRequest(**other, history_length=0, token_ids=range(30)))
+    alone = [response.token_id async for response in stub.Generate(generate_request(LEASE, 40, 20))][:-1]
+    await stub.Rewind(pb.RewindRequest(**LEASE, history_length=60, target_length=40))
+    async with token_stream(stub) as stream:
+        asked = [
+            generate_request(LEASE, 40, 20, token_stream=stream.number, answer=5, logprobs=1),
+            generate_request(other, 30, 20, token_stream=stream.number, answer=6),
+        ]
+        calls = [asyncio.create_task(all_of(stub.Generate(request))) for request in asked]
+        messages: list[pb.StreamTokensResponse] = []
+        while sum(len(message.token_ids) for message in messages) < 40:
+            messages.append(await asyncio.wait_for(stream.read(), TIMEOUT))
+        for responses in await asyncio.gather(*calls):
+            (end,) = responses
+            assert end.done.generated_token_count == 20
+    tokens: dict[int, list[int]] = {5: [], 6: []}
+    for message in messages:
+        assert len(message.answers) == len(message.token_ids) <= 2
+        for answer, token_id in zip(message.answers, message.token_ids, strict=True):
+            tokens[answer].append(token_id)
+        assert [message.answers[place] for place in message.details] == [5] * (5 in message.answers)
+        assert all(len(detail.top_logprobs) == 1 for detail in message.details.values())
+    assert tokens[5] == alone
+    assert len(messages) < 40, "steps of both"
+
+
+async def test_a_row_of_a_stream_pauses_until_its_tokens_are_acknowledged(stub: Any, engine: Engine) -> None:
+    async with token_stream(stub) as stream:
+        request = generate_request(LEASE, 40, 200, token_stream=stream.number, answer=1, acknowledges=True)
+        call = asyncio.create_task(all_of(stub.Generate(request)))
+        for _ in range(operation.MAX_UNREAD_TOKENS):
+            await asyncio.wait_for(stream.read(), TIMEOUT)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(reading := asyncio.ensure_future(stream.read())), 0.3)
+        told = [pb.AcknowledgedAnswer(answer=7, num_tokens=9), pb.AcknowledgedAnswer(answer=1, num_tokens=1 << 40)]
+        await stream.write(pb.StreamTokensRequest(acknowledged=told))
+        await asyncio.wait_for(reading, TIMEOUT)
+        for num_tokens in range(operation.MAX_UNREAD_TOKENS + 1, 200):
+            told = [pb.AcknowledgedAnswer(answer=1, num_tokens=num_tokens, journaled_length=50)]
+            await stream.write(pb.StreamTokensRequest(acknowledged=told))
+            await asyncio.wait_for(stream.read(), TIMEOUT)
+        (end,) = await asyncio.wait_for(call, TIMEOUT)
+        assert end.done.generated_token_count == 200
+
+
+async def test_a_stream_that_is_not_there_is_refused(stub: Any, service: tuple[VerifierService, Any]) -> None:
+    refused = (grpc.StatusCode.CANCELLED, "OPERATION_STOPPED")
+    assert await _reason(stub.Generate(generate_request(LEASE, 40, 3, token_stream=99))) == refused
+    async with token_stream(stub) as stream:
+        number = stream.number
+    async with asyncio.timeout(TIMEOUT):
+        while service[0]._token_streams._standing:
+            await asyncio.sleep(0.01)
+    assert await _reason(stub.Generate(generate_request(LEASE, 40, 3, token_stream=number))) == refused
+    assert (await stub.Stop(pb.StopRequest(**LEASE))).lane.history_length == 40
+
+
+async def test_a_stream_ends_with_its_router_and_with_the_service(
+    stub: Any, service: tuple[VerifierService, Any]
+) -> None:
+    async with token_stream(stub) as half_closed:
+        await half_closed.done_writing()
+        assert await asyncio.wait_for(half_closed.read(), TIMEOUT) == grpc.aio.EOF
+        assert await half_closed.code() is grpc.StatusCode.OK
+    async with token_stream(stub) as first, token_stream(stub) as second:
+        service[0].end()
+        for stream in (first, second):
+            assert await asyncio.wait_for(stream.read(), TIMEOUT) == grpc.aio.EOF
+    assert not service[0]._token_streams._standing
+
+
+async def test_what_is_no_message_ends_a_stream(stub: Any, service: tuple[VerifierService, Any]) -> None:
+    call = service[1].StreamTokens
+    call._request_serializer = lambda content: content
+    stream = call()
+    await stream.write(b"")
+    await asyncio.wait_for(stream.read(), TIMEOUT)
+    await stream.write(b"\xff")
+    assert await asyncio.wait_for(stream.read(), TIMEOUT) == grpc.aio.EOF
+
+
+def generate_request(lease: dict[str, Any], length: int, max_tokens: int, **fields: Any) -> pb.GenerateRequest:
+    return pb.GenerateRequest(**lease, history_length=length, max_tokens=max_tokens, **fields)
+
+
+async def all_of(call: Any) -> list[pb.GenerateResponse]:
+    return [response async for response in call]

@@ -102,14 +102,16 @@ async def test_a_lane_goes_on_elsewhere_with_the_same_bits(stubs: list[Any], eng
     assert engines[1].lanes.occupant("s").tenant == "acme"
 
 
+@pytest.mark.parametrize("mode", [("float32", "auto"), ("int8", "float32"), ("int8", "int8")], ids="+".join)
 async def test_a_lane_goes_on_in_another_mode_where_that_may_be(
-    stubs: list[Any], random_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    stubs: list[Any], random_checkpoint: Path, monkeypatch: pytest.MonkeyPatch, mode: tuple[str, str]
 ) -> None:
     monkeypatch.setattr(lane_transfer, "_OVERHEAD_BYTES", 1 << 10)  # so that a lane of these few bytes is bounded
-    wide = TorchVerifier(
-        str(random_checkpoint), weights="float32", kv_dtype="auto", num_threads=1, cache_directory=None
+    weights, kv_dtype = mode
+    other = TorchVerifier(
+        str(random_checkpoint), weights=weights, kv_dtype=kv_dtype, num_threads=1, cache_directory=None
     )
-    engine = Engine(wide, LaneGeometry(4, 64, 32), num_lanes=1, step_tokens=64)
+    engine = Engine(other, LaneGeometry(4, 64, 32), num_lanes=1, step_tokens=64)
     engine.start()
     try:
         engine.open("s", 3, SessionOptions(), "acme").result(60)

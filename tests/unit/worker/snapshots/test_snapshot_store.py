@@ -5,8 +5,10 @@ import resource
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -56,6 +58,29 @@ def test_a_file_comes_back_whole(store: SnapshotStore, content: bytes) -> None:
     (file,) = store.files("pool/")
     assert (file.name, file.size_bytes) == (NAME, len(content))
     assert 0 <= file.age_seconds < 60
+
+
+def test_a_file_is_written_and_read_without_a_look_at_all_others(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which there may be as many as sessions."""
+    store.write(NAME, b"before")
+    read_directories: list[object] = []
+
+    def watched(reading: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*where: object) -> Any:
+            read_directories.append(where)
+            return reading(*where)
+
+        return read
+
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    store.write(NAME, b"after")
+    assert read(store) == b"after"
+    store.delete([NAME])
+    assert read_directories == []
+    assert not names(store)
 
 
 def test_a_store_on_a_disk_says_what_is_free_there(store: SnapshotStore, url: str, tmp_path: Path) -> None:

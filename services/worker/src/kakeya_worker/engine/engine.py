@@ -6,9 +6,10 @@ from concurrent.futures import Future
 
 import structlog
 
-from kakeya_shared.errors.tree import Draining, SessionClosed
+from kakeya_shared.errors.tree import SessionClosed
 from kakeya_worker.engine.command_queue import CommandQueue
-from kakeya_worker.engine.ending import Ending
+from kakeya_worker.engine.costs.step_fitting import fit_costs
+from kakeya_worker.engine.ending import Ending, shutting_down
 from kakeya_worker.engine.gauges import SlabNow
 from kakeya_worker.engine.lanes.lane_ahead import LaneAhead
 from kakeya_worker.engine.lanes.lane_copies import LaneCopies
@@ -20,10 +21,9 @@ from kakeya_worker.engine.seams.retention import RetentionPolicy, SessionOptions
 from kakeya_worker.engine.seams.verifier import Memory, Verifier
 from kakeya_worker.engine.snapshots.lane_snapshots import LaneSnapshots
 from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot
-from kakeya_worker.engine.speculation.proposers import NONE, Proposers
+from kakeya_worker.engine.speculation.proposers import Proposers
 from kakeya_worker.engine.steps.running_operations import RunningOperations
 from kakeya_worker.engine.steps.scheduler import Scheduler, StepBudget
-from kakeya_worker.engine.steps.step_fitting import fit_costs
 from kakeya_worker.metrics import WorkerMetrics, no_metrics
 
 _log = structlog.get_logger()
@@ -42,10 +42,11 @@ class Engine:
         step_tokens: the most tokens in one forward pass.
         retention: what sessions keep.
         step_seconds: of a step with prefills and generating sessions; see `StepBudget`.
-        proposers: what drafts tokens; None: nothing does.
+        proposers: of its sessions; None: nothing drafts.
 
     Attributes:
         lanes: what every lane holds; its `reports` and `totals` may be read at any time.
+        proposers: what drafts.
         crashed: resolves with the exception if the engine's thread dies, which it never should.
     """
 
@@ -63,15 +64,15 @@ class Engine:
         verifier.allocate(geometry, num_lanes)
         self.facts = verifier.facts
         self._ahead = LaneAhead(verifier)
-        self._proposers = proposers or Proposers()
-        self.lanes = LaneTable(geometry, num_lanes, verifier.facts, retention, self._proposers, self._ahead.prepare)
+        self.proposers = proposers or Proposers()
+        self.lanes = LaneTable(geometry, num_lanes, verifier.facts, retention, self.proposers, self._ahead.prepare)
         self.crashed: Future[None] = Future()
         self._verifier = verifier
-        self._copies = LaneCopies(self.lanes, verifier, self._proposers)
+        self._copies = LaneCopies(self.lanes, verifier, self.proposers)
         self._retention = retention
         self._scheduler = Scheduler(StepBudget(step_tokens, step_seconds), geometry.chunk)
         self._operations = RunningOperations(
-            self.lanes, self._scheduler, verifier, self._proposers, metrics or no_metrics()
+            self.lanes, self._scheduler, verifier, self.proposers, metrics or no_metrics()
         )
         self._commands = CommandQueue()
         self._snapshots = LaneSnapshots(self._commands, self.lanes, verifier, self._prepare_opening)
@@ -81,8 +82,9 @@ class Engine:
     def fit_step_costs(self) -> None:
         """Measures what steps take here, so that prefills and drafts hardly delay who generates; before `start`."""
         lanes = self.lanes
-        if lanes.num_lanes > 1 or self._proposers.default != NONE:  # else nobody waits for prefills or drafts
+        if lanes.num_lanes > 1 or self.proposers.may_draft:  # else nobody waits for prefills or drafts
             fit_costs(self._scheduler.measures, self._verifier, lanes.geometry, self._retention, lanes.num_lanes)
+        self.proposers.fit_costs()
 
     @property
     def prefill_tokens_per_second(self) -> float:
@@ -99,14 +101,11 @@ class Engine:
         """Takes no new sessions and operations, lets running ones go on for a while, then ends the thread.
 
         What still runs then, and whatever is asked later, fails with Draining. Until then sessions can be written,
-        stopped and closed.
-
-        Args:
-            until_empty: the grace is also for idle sessions, which a router takes away.
+        stopped and closed. With `until_empty` routers take all of them away, and what runs ends at half of the grace.
         """
         self._commands.put(lambda: self._ending.begin(grace_seconds, until_empty=until_empty))
         self._thread.join()
-        self._proposers.close()
+        self.proposers.close()
         self._ahead.close(_AHEAD_SECONDS)
 
     def abandon_idle(self) -> None:
@@ -239,6 +238,8 @@ class Engine:
             while not self._is_over():
                 self._take_commands()
                 self._operations.end_cancelled()
+                if self._ending.hands_over:
+                    self._operations.end_all(shutting_down())
                 if self._scheduler.has_work:
                     self._operations.step()
             self._end()
@@ -290,10 +291,9 @@ class Engine:
 
     def _is_over(self) -> bool:
         """Asked before each step: what is left is looked at only once the end was asked for."""
-        if not self._ending.has_begun:
-            return False
-        return self._ending.is_over(self.lanes.occupants(), tuple(self._scheduler.operations))
+        ending = self._ending
+        return ending.has_begun and ending.is_over(self.lanes.occupants(), tuple(self._scheduler.operations))
 
     def _end(self) -> None:
-        self._operations.end_all(Draining("the worker is shutting down"))
+        self._operations.end_all(shutting_down())
         self._commands.close()

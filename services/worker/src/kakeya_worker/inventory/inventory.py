@@ -9,11 +9,11 @@ from typing import Any, TypedDict, Unpack
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.hub.cached import LocalModel
 from kakeya_worker.inventory.caches import Cache, caches
-from kakeya_worker.inventory.footprint import Footprint, footprint
+from kakeya_worker.inventory.footprint import Draft, Footprint, draft_of, footprint
 from kakeya_worker.inventory.runs_here import RunsHere
 from kakeya_worker.models import families
 from kakeya_worker.models.gguf.gguf_listing import FILE, OLLAMA
-from kakeya_worker.models.local_models import local_models
+from kakeya_worker.models.local_models import local_model, local_models
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.settings import WorkerSettings, cache_directory
 
@@ -44,12 +44,29 @@ class Lane(TypedDict, total=False):
 
     sink: int
     window: int | None
+    draft: Draft | None
 
 
-def listed(folders: Sequence[Path]) -> list[Listed]:
-    """Raises NotADirectoryError, PluginError, ModuleNotFoundError."""
-    here = RunsHere()
-    return [judged(model, here) for model in local_models(folders)]
+def listed(folders: Sequence[Path], draft_model: str = "") -> list[Listed]:
+    """With lanes of a draft model beside their own, if there is one. Raises NotADirectoryError, PluginError,
+    ModuleNotFoundError, ModelRefused.
+    """
+    here, draft = RunsHere(), draft_named(draft_model)
+    return [judged(model, here, draft=draft) for model in local_models(folders)]
+
+
+def draft_named(model: str) -> Draft | None:
+    """What a draft model takes in each worker here; "" names none. Raises as `local_model`; ModelRefused: it does not
+    run here.
+    """
+    if not model:
+        return None
+    here = RunsHere({name: os.environ.get(name, "") for name in [WorkerSettings.variable("backend")]})
+    found = local_model(model)
+    config, weights, problem = _in_short(found, here)
+    if problem or config is None or not weights:
+        raise ModelRefused(f"{model} does not run here: {problem or 'the backend does not say how it holds it'}")
+    return draft_of(config, weights, found.num_bytes)
 
 
 def kept() -> list[Cache]:
@@ -83,15 +100,22 @@ def tables(models: Sequence[Listed], kept: Sequence[Cache]) -> list[str]:
 
 def judged(model: LocalModel, here: RunsHere, **lane: Unpack[Lane]) -> Listed:
     """What would become of it, with such a lane."""
+    config, weights, problem = _in_short(model, here)
+    if config is None:
+        return Listed(model, problem)
+    takes = footprint(config, weights, model.num_bytes, kv_dtype=here.kv_dtype, **lane) if weights else None
+    return Listed(model, problem, weights, takes, "" if problem else here.backend)
+
+
+def _in_short(model: LocalModel, here: RunsHere) -> tuple[ModelConfig | None, str, str]:
+    """Its config, how its weights would be held, and why it does not run; None where it cannot be read."""
     if model.problem or not model.config:
-        return Listed(model, model.problem)
+        return None, "", model.problem
     try:
         config: ModelConfig = families.parse(dict(model.config))
     except ModelRefused as error:
-        return Listed(model, str(error))
-    weights, problem = here.weights(model.config, has_blocks=_has_blocks(model))
-    takes = footprint(config, weights, model.num_bytes, **lane) if weights else None
-    return Listed(model, problem, weights, takes, "" if problem else here.backend)
+        return None, "", str(error)
+    return config, *here.weights(model.config, has_blocks=_has_blocks(model))
 
 
 def _has_blocks(model: LocalModel) -> bool:

@@ -20,6 +20,7 @@ class RunsHere:
 
     Attributes:
         backend: its name.
+        kv_dtype: that a worker is told, or auto.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -27,7 +28,8 @@ class RunsHere:
         default = {name: WorkerSettings.model_fields[name].default for name in said}
         chosen = {name: said[name] or default[name] for name in said}
         self.backend: str = chosen["backend"]
-        self._weights, self._kv_dtype = chosen["weights"], chosen["kv_dtype"]
+        self.kv_dtype: str = chosen["kv_dtype"]
+        self._weights = chosen["weights"]
         self._backend: Any = None
         self._known: dict[str, tuple[str, str]] = {}
 
@@ -54,6 +56,6 @@ class RunsHere:
         try:
             self._backend = self._backend or plugins.load("kakeya.verifier", self.backend, install=install)
             chosen_weights = getattr(self._backend, "chosen_weights", None)
-            return (chosen_weights(self._weights, self._kv_dtype, dtype) if chosen_weights else ""), ""
+            return (chosen_weights(self._weights, self.kv_dtype, dtype) if chosen_weights else ""), ""
         except (plugins.PluginError, ModelRefused) as error:
             return "", str(error)

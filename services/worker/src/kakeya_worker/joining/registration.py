@@ -1,6 +1,8 @@
 """Keeps this worker registered: joins a router, sends heartbeats, frees what no lease covers."""
 
 import asyncio
+import math
+import random
 import secrets
 import time
 from collections.abc import Sequence
@@ -38,7 +40,8 @@ if TYPE_CHECKING:  # exists in the stubs' types only
 _VERSION_BEFORE = CONTRACT_VERSION - 1  # which knows no features
 _CALL_SECONDS = 2.0
 _RETRY_SECONDS = 1.0
-_COMPLETE_EVERY = 10
+# From one report of all lanes to the next, give or take a quarter: so late a lane is freed that no lease covers.
+_COMPLETE_SECONDS = 30.0
 _log = structlog.get_logger()
 
 
@@ -119,7 +122,7 @@ class Registration:
                 async with self._link.open(self._routers[0]) as channel:
                     registry = RegistryServiceStub(channel)
                     await self._join(registry)
-                    await self._keep_alive(registry)
+                    await self._keep_alive(channel, registry)
             except UnknownIncarnation:
                 # The router gave our sessions up: their lanes must not outlive their leases.
                 _log.warning(
@@ -218,15 +221,16 @@ class Registration:
             self.lease.grant(self._incarnation, asked_at, reply.lease_seconds)
         return reply
 
-    async def _keep_alive(self, registry: "RegistryServiceAsyncStub") -> None:
-        """Sends heartbeats until one fails, or it is to join again. Each carries what changed since the last that was
-        answered.
+    async def _keep_alive(self, channel: grpc.aio.Channel, registry: "RegistryServiceAsyncStub") -> None:
+        """Sends heartbeats, each with what changed since the last that was answered, until one fails, it is to join
+        again, or the connection has ended: behind the same name may be another router, with another interval or lease.
         """
         answered_revision = 0
-        num_sent = 0
+        complete_at = -math.inf
+        pause = random.random()  # so that workers that join together do not beat together
         self._joins_again = False
-        while not self._joins_again:
-            is_complete = num_sent % _COMPLETE_EVERY == 0
+        while not self._joins_again and channel.get_state() is grpc.ChannelConnectivity.READY:
+            is_complete = time.monotonic() >= complete_at
             reports = self._engine.lanes.reports(0 if is_complete else answered_revision)
             request = self._heartbeat_request(reports, is_complete=is_complete)
             reply = await self._beat(registry, request)
@@ -235,10 +239,12 @@ class Registration:
             if request.draining:
                 self._draining_heard.set()
             self._learn(reply.router_addresses)
-            num_sent += 1
+            if is_complete:
+                complete_at = time.monotonic() + _COMPLETE_SECONDS * random.uniform(0.75, 1.25)
             answered_revision = max((report.revision for report in reports), default=answered_revision)
             self._free(reply.orphans)
-            await self._pause()
+            await self._pause(pause * self._heartbeat_seconds)
+            pause = 1.0
 
     async def _beat(self, registry: "RegistryServiceAsyncStub", request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
         metadata, began, outcome = self._link.token.metadata(), time.monotonic(), "failed"
@@ -252,9 +258,9 @@ class Registration:
         self.last_heartbeat = Heartbeat(request.number, request.kv_live_bytes)
         return reply
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._heartbeat_seconds):
+            async with asyncio.timeout(seconds):
                 await self._beat_now.wait()
         self._beat_now.clear()
 

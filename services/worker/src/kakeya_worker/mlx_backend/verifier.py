@@ -129,6 +129,6 @@ def _facts(config: ModelConfig, mode: Mode, digest: str) -> ModelFacts:
         vocab_size=config.vocab_size,
         max_positions=max_positions,
         max_positions_reason=reason,
-        kv_bytes_per_token=config.kv_elements_per_token * mode.dtype.size,
+        kv_bytes_per_token=config.kv_bytes_per_token(mode.kv_dtype),
         model_digest=digest,
     )

@@ -13,9 +13,9 @@ import psutil
 
 from kakeya_shared import installed_models, plugins
 from kakeya_worker.engine.seams.verifier import ModelFacts, ModelRefused
+from kakeya_worker.loading import load_verifier
 from kakeya_worker.model_check.agreement import Agreement, Floats, most_tokens, scored
 from kakeya_worker.models import checkpoint, families
-from kakeya_worker.program import load_verifier
 from kakeya_worker.settings import WorkerSettings
 
 MOST_TOKENS: Final = 512

@@ -3,9 +3,12 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kakeya_worker.engine.seams.int8_slots import SCALE_BYTES
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.config_reader import ConfigReader, positive
 from kakeya_worker.models.rope_scaling import RopeScaling
+
+_KV_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,14 @@ class ModelConfig:
     mlp_bias: bool = False
     layers_without_rope: tuple[int, ...] = ()
 
-    @property
-    def kv_elements_per_token(self) -> int:
-        """K and V over all layers."""
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim
+    def kv_bytes_per_token(self, kv_dtype: str) -> int:
+        """K and V over all layers.
+
+        Args:
+            kv_dtype: float32, bfloat16, float16 or int8, whose heads have scales.
+        """
+        num_added = SCALE_BYTES if kv_dtype == "int8" else 0
+        return 2 * self.num_layers * self.num_kv_heads * (self.head_dim * _KV_BYTES[kv_dtype] + num_added)
 
     @property
     def num_weights(self) -> int:

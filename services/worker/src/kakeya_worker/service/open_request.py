@@ -1,12 +1,12 @@
 """An OpenSession as it comes over the wire: checked, and in the engine's words."""
 
 import re
+from collections.abc import Collection
 
 from kakeya_shared.errors.tree import InvalidField
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_worker.engine.lanes.lane_state import ForkSource
 from kakeya_worker.engine.seams.retention import SessionOptions
-from kakeya_worker.engine.speculation import proposers
 
 # What any router may give; a lane of another name could not be reported to one.
 _SESSION_ID = re.compile(r"[!-~]{1,128}")
@@ -17,12 +17,16 @@ _FIRST_EPOCH = 1  # a session that comes back with a later one is not refused fo
 _OPTIONS = frozenset({"sink", "window", "pin", "refuse_overflow"})
 
 
-def check(request: pb.OpenSessionRequest) -> None:
-    """Raises InvalidField."""
+def check(request: pb.OpenSessionRequest, speculations: Collection[str]) -> None:
+    """Raises InvalidField.
+
+    Args:
+        speculations: names of the proposers that there are here.
+    """
     check_lease(request)
-    if request.speculation and request.epoch <= _FIRST_EPOCH and request.speculation not in proposers.installed():
-        known = ", ".join(proposers.installed())
-        raise _invalid("speculation", f"no proposer is named {request.speculation!r} here (installed: {known})")
+    if request.speculation and request.epoch <= _FIRST_EPOCH and request.speculation not in speculations:
+        known = ", ".join(sorted(speculations))
+        raise _invalid("speculation", f"no proposer is named {request.speculation!r} here (there are: {known})")
     if request.HasField("fork_from") and request.snapshots:
         raise _invalid("snapshots", "a session begins with a fork or with snapshots, not with both")
     if request.HasField("fork_from") or request.snapshots:

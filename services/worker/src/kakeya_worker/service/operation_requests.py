@@ -1,11 +1,14 @@
-"""An AppendRequest and a GenerateRequest as the engine takes them, and what their time was spent on, as spans.
+"""An AppendRequest and a GenerateRequest as the engine takes them, what their time was spent on, as spans, and by which
+way the tokens of a Generate go to its router.
 
 What they must not hold is refused here.
 """
 
+import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from kakeya_shared.contract.generation_limits import (
     MAX_APPEND_LOGPROBS,
@@ -25,6 +28,7 @@ from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.grammars.grammar import Grammar
 from kakeya_worker.grammars.reasoning import Reasoning
+from kakeya_worker.service.token_streams import TokenStream, detail_message
 
 
 def append(request: pb.AppendRequest, vocab_size: int) -> Append:
@@ -49,7 +53,10 @@ def append(request: pb.AppendRequest, vocab_size: int) -> Append:
 
 
 def generate(
-    request: pb.GenerateRequest, vocab_size: int, on_token: Callable[[int, TokenDetail | None], None]
+    request: pb.GenerateRequest,
+    vocab_size: int,
+    on_token: Callable[[int, TokenDetail | None], None],
+    hand_over: Callable[[], None] | None = None,
 ) -> Generate:
     """Raises InvalidField or TokenOutOfVocabulary."""
     require(request.max_tokens >= 1, "max_tokens", "must be at least 1")
@@ -69,6 +76,7 @@ def generate(
         eos_token_ids=_eos_token_ids(request, vocab_size),
         sampling=_sampling(request.sampling, vocab_size) if request.HasField("sampling") else Sampling(),
         on_token=on_token,
+        hand_over=hand_over,
         num_top_logprobs=request.logprobs if request.HasField("logprobs") else None,
         stop_token_sequences=_stop_token_sequences(request, vocab_size),
         acknowledges=request.acknowledges,
@@ -131,6 +139,73 @@ def timed_generate(generate: Generate) -> Iterator[None]:
             drafted=generate.num_drafted,
             accepted=generate.num_accepted,
         )
+
+
+class Answer(Protocol):
+    """Attributes:
+    hand_over: see `Generate`.
+    """
+
+    @property
+    def hand_over(self) -> Callable[[], None] | None: ...
+
+    def put(self, token_id: int, detail: TokenDetail | None) -> None:
+        """A token; on the engine's thread."""
+
+    def responses(self, generate: Generate) -> AsyncIterator[pb.GenerateResponse]:
+        """Of the call, until the Generate has ended."""
+
+
+class OwnAnswer:
+    """Its tokens go with the call.
+
+    Args:
+        acknowledge: see `Engine.acknowledge`.
+    """
+
+    hand_over = None
+
+    def __init__(self, acknowledge: Callable[[Generate, int], None]) -> None:
+        self._acknowledge = acknowledge
+        self._loop = asyncio.get_running_loop()
+        self._unread: asyncio.Queue[pb.GenerateResponse | None] = asyncio.Queue()  # None: it has ended
+
+    def put(self, token_id: int, detail: TokenDetail | None) -> None:
+        told = None if detail is None else detail_message(detail)
+        self._put(pb.GenerateResponse(token_id=token_id, detail=told))
+
+    async def responses(self, generate: Generate) -> AsyncIterator[pb.GenerateResponse]:
+        generate.future.add_done_callback(lambda _: self._put(None))
+        num_sent = len(generate.previous_token_ids)
+        while (response := await self._unread.get()) is not None:
+            yield response
+            num_sent += 1
+            if not generate.acknowledges:
+                self._acknowledge(generate, num_sent)
+
+    def _put(self, response: pb.GenerateResponse | None) -> None:
+        self._loop.call_soon_threadsafe(self._unread.put_nowait, response)
+
+
+class SharedAnswer:
+    """Its tokens go by a stream, in which it has a number."""
+
+    def __init__(self, stream: TokenStream, number: int) -> None:
+        self._stream = stream
+        self._number = number
+        self.hand_over = stream.hand_over
+
+    def put(self, token_id: int, detail: TokenDetail | None) -> None:
+        self._stream.put(self._number, token_id, detail)
+
+    async def responses(self, generate: Generate) -> AsyncIterator[pb.GenerateResponse]:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        generate.future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
+        with self._stream.gives(self._number, generate):
+            await ended.wait()
+        none: tuple[pb.GenerateResponse, ...] = ()
+        for response in none:
+            yield response
 
 
 def check_vocabulary(token_ids: Iterable[int], vocab_size: int) -> None:

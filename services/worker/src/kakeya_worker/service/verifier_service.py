@@ -16,19 +16,20 @@ from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_state import LaneState, OpenLane
 from kakeya_worker.engine.lanes.operation import Finish, Generate, GenerateResult
-from kakeya_worker.engine.sampling.sampling import TokenDetail
 from kakeya_worker.grammars.constraint import Constraint
 from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.grammars.reasoning import ReasonedConstraint
 from kakeya_worker.joining.lease import Lease
 from kakeya_worker.service import open_request, operation_requests
+from kakeya_worker.service.operation_requests import Answer, OwnAnswer, SharedAnswer
+from kakeya_worker.service.token_streams import TokenStreams, detail_message
 from kakeya_worker.snapshots.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots.snapshots import Snapshots
 
 SERVICE_NAME = "kakeya.worker.v1.VerifierService"
 # What is counted is no session's. Acknowledgements belong to a call that was let in: refused once, they are not sent
 # again, and the call would pause for good where the lease is renewed.
-_OPEN = frozenset({f"/{SERVICE_NAME}/GetSlab", f"/{SERVICE_NAME}/Acknowledge"})
+_OPEN = frozenset(f"/{SERVICE_NAME}/{method}" for method in ("GetSlab", "Acknowledge", "StreamTokens"))
 _FINISH_REASONS = {
     Finish.MAX_TOKENS: pb.FINISH_REASON_MAX_TOKENS,
     Finish.EOS: pb.FINISH_REASON_EOS,
@@ -54,10 +55,15 @@ class VerifierService(VerifierServiceServicer):
     def __init__(self, lease: Lease | None = None) -> None:
         self._lease = lease
         self._serving: _Serving | None = None
+        self._token_streams = TokenStreams()
 
     def begin(self, engine: Engine, snapshots: Snapshots, grammars: Grammars) -> None:
         """From here on calls are answered."""
         self._serving = _Serving(engine, snapshots, LaneTransfer(engine), grammars)
+
+    def end(self) -> None:
+        """Nothing runs any more: what stands ends, so that nobody waits for it."""
+        self._token_streams.end()
 
     async def let_in(self, method: str, _metadata: tracing.Metadata) -> Mapping[str, str]:
         """A `rpc_boundary.Guard`: a worker whose lease has lapsed answers no call. What runs already goes on until a
@@ -70,7 +76,7 @@ class VerifierService(VerifierServiceServicer):
 
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
         engine = self._loaded(request.session_id).engine
-        open_request.check(request)
+        open_request.check(request, engine.proposers.names)
         self._check_incarnation(request.incarnation)
         opened = await self._open(engine, request)
         return pb.OpenSessionResponse(lane=_lane_state(opened.state), sink=opened.sink, window=opened.window)
@@ -89,42 +95,40 @@ class VerifierService(VerifierServiceServicer):
             lane=_lane_state(result.lane),
             prefill_duration_seconds=result.prefill_seconds,
             evicted_token_count=result.num_evicted,
-            logprobs=map(_detail, result.details),
+            logprobs=map(detail_message, result.details),
         )
 
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
         engine = self._loaded(request.session_id).engine
-        loop = asyncio.get_running_loop()
-        unread: asyncio.Queue[pb.GenerateResponse | None] = asyncio.Queue()  # None: the future has resolved
-
-        def put(response: pb.GenerateResponse | None) -> None:
-            loop.call_soon_threadsafe(unread.put_nowait, response)
-
-        generate = operation_requests.generate(
-            request,
-            engine.facts.vocab_size,
-            on_token=lambda token_id, detail: put(
-                pb.GenerateResponse(token_id=token_id, detail=None if detail is None else _detail(detail))
-            ),
-        )
+        answer = self._answer(engine, request)
+        generate = operation_requests.generate(request, engine.facts.vocab_size, answer.put, answer.hand_over)
         generate.constraint = await self._constraint(
             request, (generate.eos_token_ids, generate.previous_token_ids), engine.facts.vocab_size
         )
-        generate.future.add_done_callback(lambda _: put(None))
         engine.submit(generate)
-        num_sent = len(generate.previous_token_ids)
         with operation_requests.timed_generate(generate):
             try:
-                while (response := await unread.get()) is not None:
+                async for response in answer.responses(generate):
                     yield response
-                    num_sent += 1
-                    if not generate.acknowledges:
-                        engine.acknowledge(generate, num_sent)
                 result = generate.future.result()
             finally:
                 engine.cancel(generate)
         _annotate(result.lane, generated=result.num_generated)
         yield pb.GenerateResponse(done=_done(result))
+
+    def _answer(self, engine: Engine, request: pb.GenerateRequest) -> Answer:
+        """Raises OperationStopped."""
+        if request.HasField("token_stream"):
+            return SharedAnswer(self._token_streams.find(request.token_stream), request.answer)
+        return OwnAnswer(engine.acknowledge)
+
+    async def StreamTokens(
+        self, requests: AsyncIterator[pb.StreamTokensRequest], context: Context
+    ) -> AsyncIterator[pb.StreamTokensResponse]:
+        acknowledge = self._loaded().engine.acknowledge
+        async with aclosing(self._token_streams.stand(requests, acknowledge)) as responses:
+            async for response in responses:
+                yield response
 
     async def _constraint(
         self, request: pb.GenerateRequest, so_far: tuple[frozenset[int], tuple[int, ...]], vocab_size: int
@@ -248,11 +252,6 @@ class VerifierService(VerifierServiceServicer):
             structlog.contextvars.bind_contextvars(session_id=session_id)
             tracing.annotate_session(session_id)
         return self._serving
-
-
-def _detail(detail: TokenDetail) -> pb.TokenDetail:
-    top = [pb.TokenLogprob(token_id=token_id, logprob=logprob) for token_id, logprob in detail.top]
-    return pb.TokenDetail(logprob=detail.logprob, top_logprobs=top)
 
 
 def _done(result: GenerateResult) -> pb.GenerateDone:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
-from kakeya_shared.process.whole_file import replacing
+from kakeya_shared.process.whole_file import replacing_unswept
 from kakeya_worker.snapshots.snapshot_store import SnapshotMissing, SnapshotStoreError, StoredFile
 
 _IDENTITY_FILE = "store-id"
@@ -18,7 +18,8 @@ _IDENTITY_FILE = "store-id"
 class FileSnapshotStore:
     """Each file is written beside its place, synced, and moved there; so is its directory's entry.
 
-    What a process that was killed has left half written is among the files, under a name of its own.
+    What a process that was killed has left half written is among the files, under a name of its own: it is swept with
+    those that no session has. There may be a hundred thousand files, so that a write looks at none but its own.
 
     Args:
         url: a path, or file://PATH. The directory is made.
@@ -34,7 +35,7 @@ class FileSnapshotStore:
     def write(self, name: str, *pieces: bytes | memoryview) -> None:
         path = self._root / name
         with _translated():
-            with replacing(path) as temporary, temporary.open("wb") as file:
+            with replacing_unswept(path) as temporary, temporary.open("wb") as file:
                 file.writelines(pieces)
             _sync_directory(path.parent)
 

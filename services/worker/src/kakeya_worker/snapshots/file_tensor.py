@@ -18,6 +18,7 @@ TYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<u4"),
     "I64": np.dtype("<i8"),
     "U32": np.dtype("<u4"),
+    "U8": np.dtype("u1"),
 }
 
 

@@ -17,8 +17,8 @@ _NUM_READ_AT_ONCE = 4
 # Of a file beside K and V: names, sizes and the final hidden vector, and for each token its id and position.
 _OVERHEAD_BYTES = 2 << 20
 _TOKEN_BYTES = 12
-# One of float32 has twice the bytes of one of bfloat16, the smallest type.
-_INEXACT_GROWTH = 2
+# One of float32 has nearly four times the bytes of one of int8, the smallest type.
+_INEXACT_GROWTH = 4
 
 
 class LaneTransfer:

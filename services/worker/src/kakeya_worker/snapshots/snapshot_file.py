@@ -44,10 +44,10 @@ def pieces(snapshot: TakenSnapshot) -> list[bytes | memoryview]:
     contents = snapshot.contents
     data = {  # each is aligned to its numbers
         "positions": ("I64", snapshot.positions),
-        "keys": (_float_type(contents.keys), contents.keys),
-        "values": (_float_type(contents.values), contents.values),
+        "keys": (_kept_type(contents.keys), contents.keys),
+        "values": (_kept_type(contents.values), contents.values),
         "token_ids": ("U32", snapshot.token_ids),
-        "final_hidden": (_float_type(contents.final_hidden), contents.final_hidden),
+        "final_hidden": (_kept_type(contents.final_hidden), contents.final_hidden),
     }
     arrays = {name: np.ascontiguousarray(array, dtype=TYPES[dtype]) for name, (dtype, array) in data.items()}
     facts = {
@@ -233,8 +233,8 @@ def _bytes(array: NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _float_type(numbers: RawNumbers) -> str:
-    return "BF16" if numbers.dtype.itemsize == 2 else "F32"
+def _kept_type(numbers: RawNumbers) -> str:
+    return {1: "U8", 2: "BF16", 4: "F32"}[numbers.dtype.itemsize]
 
 
 @contextmanager

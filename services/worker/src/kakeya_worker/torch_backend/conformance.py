@@ -18,10 +18,15 @@ from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.models import families
 from kakeya_worker.torch_backend import batch, decoder
 from kakeya_worker.torch_backend.batch import Batch
-from kakeya_worker.torch_backend.exact import integer_product, kernel_decoder, key_blocks, numerics
+from kakeya_worker.torch_backend.exact import integer_product, kernel_decoder, numerics
 from kakeya_worker.torch_backend.exact.arithmetic import fold, round_to
+from kakeya_worker.torch_backend.exact.attention import int8_kv, key_blocks, over_int8
+from kakeya_worker.torch_backend.exact.attention.exact_kv import FloatKv, IntegerKv
+from kakeya_worker.torch_backend.exact.attention.int8_kv import as_slots, spread
+from kakeya_worker.torch_backend.exact.attention.key_blocks import KeyBlocks
 from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE, variants
-from kakeya_worker.torch_backend.exact.key_blocks import KeyBlocks
+from kakeya_worker.torch_backend.numerics import FLOAT32 as KV_FLOAT32
+from kakeya_worker.torch_backend.numerics import INT8 as KV_INT8
 from kakeya_worker.torch_backend.rope import Rope, Rotation
 from kakeya_worker.torch_backend.verifier import TorchVerifier
 
@@ -29,6 +34,8 @@ FLOAT32 = Mode("float32", "float32", "float32")
 BFLOAT16 = Mode("bfloat16", "bfloat16", "bfloat16")
 INT8 = Mode("int8", "bfloat16", "exact")
 INT8_WIDE_KV = Mode("int8", "float32", "exact")
+INT8_INTEGER_KV = Mode("int8", "int8", "exact")
+_EXACT = (INT8, INT8_WIDE_KV, INT8_INTEGER_KV)
 
 _FEW_TOKENS = 4
 _EAGER = partial(mock.patch.dict, os.environ, {CHOICE_VARIABLE: "off"})  # what follows breaks what is in Python
@@ -66,14 +73,25 @@ def _key_angle_plus_one() -> Iterator[None]:
 
 @contextmanager
 def _unrounded_kv() -> Iterator[None]:
-    """A step of the eager form reads its own K and V in float32; only later steps find them rounded."""
+    """A step of the eager form reads its own K and V in float32; only later steps find them rounded. Of int8, which
+    has no room for those, it reads other numbers.
+    """
     whole_allocate, whole_forward = TorchVerifier.allocate, TorchVerifier.forward
+    smaller = staticmethod(lambda x: as_slots(x * 0.99))
 
     def allocate(self: TorchVerifier, geometry: LaneGeometry, num_lanes: int) -> None:
-        self._numerics.kv_dtype = torch.float32
+        if self._numerics.kv_type is not KV_INT8:
+            self._numerics.kv_type = KV_FLOAT32
         whole_allocate(self, geometry, num_lanes)
 
     def forward(self: TorchVerifier, rows: Sequence[Row]) -> None:
+        if self._numerics.kv_type is KV_INT8:
+            with mock.patch.multiple(IntegerKv, stored_keys=lambda _, x: smaller(spread(x)), stored_values=smaller):
+                whole_forward(self, rows)
+            hidden = self.slab.final_hidden.clone()
+            whole_forward(self, rows)
+            self.slab.final_hidden.copy_(hidden)
+            return
         whole_forward(self, rows)
         for tensor in (*self.slab.keys, *self.slab.values):
             tensor.copy_(round_to(tensor, torch.bfloat16))
@@ -82,7 +100,7 @@ def _unrounded_kv() -> Iterator[None]:
         _EAGER(),
         mock.patch.object(TorchVerifier, "allocate", allocate),
         mock.patch.object(TorchVerifier, "forward", forward),
-        mock.patch.object(numerics.ExactNumerics, "round_kv", lambda _, x: x),
+        mock.patch.object(FloatKv, "rounded", lambda _, x: x),
     ):
         yield
 
@@ -117,6 +135,36 @@ def _batch_dependent_reduction() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _neighbours_scale() -> Iterator[None]:
+    """Each slot is read with the scale of the slot before it."""
+
+    def of_slots(slots: Tensor) -> tuple[Tensor, Tensor]:
+        numbers, scales = int8_kv.of_slots(slots)
+        return numbers, scales.roll(1, dims=-1)
+
+    with _EAGER(), mock.patch.object(over_int8, "of_slots", of_slots):
+        yield
+
+
+@contextmanager
+def _weights_rounded_down() -> Iterator[None]:
+    with _EAGER(), mock.patch.object(over_int8, "_whole", torch.floor):
+        yield
+
+
+@contextmanager
+def _scales_not_in_weights() -> Iterator[None]:
+    """Weights become whole numbers by themselves, and values are read with their scales."""
+    whole = over_int8._mix
+
+    def mix(scores: Tensor, hidden: Tensor, values: Tensor, scales: Tensor) -> Tensor:
+        return whole(scores, hidden, values * scales.nan_to_num()[..., None], torch.ones_like(scales))
+
+    with _EAGER(), mock.patch.object(over_int8, "_mix", mix):
+        yield
+
+
 def _environments() -> dict[str, dict[str, str]]:
     """The eager form as other processors run it, and every variant of the kernel but the one that is chosen anyway."""
     eager = {"eager": {}, "eager-aten-default": {"ATEN_CPU_CAPABILITY": "default"}}
@@ -132,12 +180,15 @@ def _environments() -> dict[str, dict[str, str]]:
 
 DECLARATION = Declaration(
     families=tuple(families.names()),
-    modes=(FLOAT32, BFLOAT16, INT8, INT8_WIDE_KV),
+    modes=(FLOAT32, BFLOAT16, *_EXACT),
     environments=_environments(),
     mutations={
-        "key-angle-plus-one": Mutation(_key_angle_plus_one, (FLOAT32, BFLOAT16, INT8, INT8_WIDE_KV)),
-        "unrounded-kv": Mutation(_unrounded_kv, (INT8,)),
-        "ring-order-sum": Mutation(_ring_order_sum, (INT8, INT8_WIDE_KV)),
-        "batch-dependent-reduction": Mutation(_batch_dependent_reduction, (INT8, INT8_WIDE_KV)),
+        "key-angle-plus-one": Mutation(_key_angle_plus_one, (FLOAT32, BFLOAT16, *_EXACT)),
+        "unrounded-kv": Mutation(_unrounded_kv, (INT8, INT8_INTEGER_KV)),
+        "ring-order-sum": Mutation(_ring_order_sum, _EXACT),
+        "batch-dependent-reduction": Mutation(_batch_dependent_reduction, _EXACT),
+        "neighbours-scale": Mutation(_neighbours_scale, (INT8_INTEGER_KV,)),
+        "weights-rounded-down": Mutation(_weights_rounded_down, (INT8_INTEGER_KV,)),
+        "scales-not-in-weights": Mutation(_scales_not_in_weights, (INT8_INTEGER_KV,)),
     },
 )

@@ -36,7 +36,7 @@ class Attention:
             self._k_norm = numerics.norm(names.k_norm, config.head_dim, config.rms_norm_eps)
 
     def __call__(self, x: Tensor, batch: Batch, keys: Tensor, values: Tensor) -> Tensor:
-        """X [tokens, hidden], keys and values [lanes, kv_heads, slots, head_dim] -> [tokens, hidden]."""
+        """X [tokens, hidden], keys and values [lanes, kv_heads, slots, slot] -> [tokens, hidden]."""
         heads = self._qkv(x).unflatten(-1, (-1, self._head_dim))  # [tokens, heads + 2 * kv_heads, head_dim]
         q, k, v = heads.split(self._heads, dim=1)
         if self._q_norm is not None and self._k_norm is not None:
@@ -45,8 +45,8 @@ class Attention:
         if self._uses_rope:
             k, to_recent, to_sinks = batch.own_angle(k), batch.own_angle(q), batch.sink_angle(q)
         # Rounded and written before anything reads them: a token sees itself as all later ones will.
-        keys[batch.lanes, :, batch.slots] = self._numerics.round_kv(k)
-        values[batch.lanes, :, batch.slots] = self._numerics.round_kv(v)
+        keys[batch.lanes, :, batch.slots] = self._numerics.stored_keys(k)
+        values[batch.lanes, :, batch.slots] = self._numerics.stored_values(v)
         mixed = [
             self._numerics.attend(
                 RowQueries(to_sinks[row.tokens], to_recent[row.tokens]), keys[row.lane], values[row.lane], row.view

@@ -10,7 +10,7 @@ from torch import Tensor
 from kakeya_worker.engine.seams.geometry import Integers
 from kakeya_worker.engine.seams.raw_lane import slot_runs
 from kakeya_worker.engine.seams.row import Row
-from kakeya_worker.torch_backend.numerics import Linear, LinearSpec, Norm, RowQueries, grouped, ungrouped
+from kakeya_worker.torch_backend.numerics import KvType, Linear, LinearSpec, Norm, RowQueries, grouped, ungrouped
 from kakeya_worker.torch_backend.weights import Weights
 
 
@@ -34,12 +34,13 @@ class FloatNumerics:
 
     Args:
         weights: of the checkpoint.
-        dtype: of everything.
+        kv_type: of everything.
     """
 
-    def __init__(self, weights: Weights, dtype: torch.dtype) -> None:
+    def __init__(self, weights: Weights, kv_type: KvType) -> None:
         self._weights = weights
-        self.kv_dtype = self.hidden_dtype = dtype
+        self.kv_type = kv_type
+        self.hidden_dtype = kv_type.dtype
 
     def norm(self, name: str, size: int, eps: float) -> Norm:
         weight = self._tensor(f"{name}.weight", (size,))
@@ -71,7 +72,10 @@ class FloatNumerics:
     def loaded(self) -> None:
         """Nothing is left to do."""
 
-    def round_kv(self, x: Tensor) -> Tensor:
+    def stored_keys(self, x: Tensor) -> Tensor:
+        return x
+
+    def stored_values(self, x: Tensor) -> Tensor:
         return x
 
     def view(self, row: Row) -> FloatRowView:

@@ -9,7 +9,7 @@ import torch
 
 from kakeya_worker.engine.seams.fingerprint import fingerprint
 from kakeya_worker.engine.seams.verifier import ModelRefused
-from kakeya_worker.models.float_types import float_type
+from kakeya_worker.models.float_types import FLOAT_TYPES, float_type
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.torch_backend.decoder import Decoder
 from kakeya_worker.torch_backend.exact import NUMERICS_VERSION, integer_product
@@ -23,14 +23,13 @@ from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.probe import problem_with_floats
 from kakeya_worker.torch_backend.exact.weight_cache import GGUF_BITS, INT8_BITS, WeightCache
 from kakeya_worker.torch_backend.float_numerics import FloatNumerics
-from kakeya_worker.torch_backend.numerics import Numerics
+from kakeya_worker.torch_backend.numerics import KV_TYPES, KvType, Numerics
 from kakeya_worker.torch_backend.weights import Weights
 
 _log = structlog.get_logger()
 GGUF, INT8 = "gguf", "int8"
 EXACT = (GGUF, INT8)
 """Weights of exact mode: as a GGUF file has them, or made of any checkpoint."""
-_FLOATS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,17 @@ class Mode:
     """
 
     weights: str
-    kv_dtype: torch.dtype
+    kv_type: KvType
     product: IntegerProduct | None = None
     kernel: Kernel | None = None
 
     def prepare(self, tensors: Weights, digest: str, cache_directory: Path | None) -> tuple[Numerics[Any], str]:
         """The numerics to load a model with, and the fingerprint of what it will compute."""
-        parts: dict[str, str | int] = {"model": digest, "weights": self.weights, "kv_dtype": str(self.kv_dtype)}
+        parts: dict[str, str | int] = {
+            "model": digest,
+            "weights": self.weights,
+            "kv_dtype": f"torch.{self.kv_type.name}",
+        }
         if self.product is None:
             parts |= {
                 "backend": "torch",
@@ -58,14 +61,14 @@ class Mode:
                 "instructions": torch.backends.cpu.get_cpu_capability(),
                 "threads": torch.get_num_threads(),
             }
-            return FloatNumerics(tensors, self.kv_dtype), fingerprint(parts)
+            return FloatNumerics(tensors, self.kv_type), fingerprint(parts)
         parts |= {"numerics": NUMERICS_VERSION}
         # The matrices do not depend on the type of the KV, so that both share a file.
         name = fingerprint({"model": digest, "weights": self.weights, "numerics": NUMERICS_VERSION})
         keeps_blocks = self.weights == GGUF
         path = cache_directory / self.weights / name if cache_directory else None
         cache = WeightCache(path, tensors.num_weights(), GGUF_BITS if keeps_blocks else INT8_BITS)
-        numerics = ExactNumerics(tensors, self.kv_dtype, self.product, cache, keeps_blocks=keeps_blocks)
+        numerics = ExactNumerics(tensors, self.kv_type, self.product, cache, keeps_blocks=keeps_blocks)
         return numerics, fingerprint(parts)
 
     def decoder(self, config: ModelConfig, numerics: Numerics[Any], num_threads: int) -> Decoder | KernelDecoder:
@@ -90,7 +93,7 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
     chosen, kernel, product = _chosen(weights, kv_dtype, checkpoint_dtype)
     if chosen in EXACT:
         return _exact_mode(chosen, "bfloat16" if kv_dtype == "auto" else kv_dtype, kernel, product)
-    return Mode(chosen, _FLOATS[chosen])
+    return Mode(chosen, KV_TYPES[chosen])
 
 
 def choose_weights(weights: str, kv_dtype: str, checkpoint_dtype: str) -> str:
@@ -100,15 +103,15 @@ def choose_weights(weights: str, kv_dtype: str, checkpoint_dtype: str) -> str:
 
 def _chosen(weights: str, kv_dtype: str, checkpoint_dtype: str) -> tuple[str, Kernel | None, IntegerProduct | None]:
     """The weights, and what would multiply them exactly. Raises ModelRefused."""
-    if weights not in ("auto", *EXACT, *_FLOATS):
+    if weights not in ("auto", *EXACT, *FLOAT_TYPES):
         raise ModelRefused(
-            f"weights {weights!r} cannot run; what can: {', '.join((*EXACT, *_FLOATS))}. Fewer bits come from a GGUF "
-            "file: llama.cpp's llama-quantize makes one of a checkpoint"
+            f"weights {weights!r} cannot run; what can: {', '.join((*EXACT, *FLOAT_TYPES))}. Fewer bits come from a "
+            "GGUF file: llama.cpp's llama-quantize makes one of a checkpoint"
         )
     if weights == GGUF != checkpoint_dtype:
         raise ModelRefused(f"weights {GGUF!r} cannot run: the checkpoint has none of GGUF's blocks; int8 makes its own")
-    if kv_dtype not in ("auto", *_FLOATS):
-        raise ModelRefused(f"KV of type {kv_dtype!r} cannot run; what can: {', '.join(_FLOATS)}")
+    if kv_dtype not in ("auto", *KV_TYPES):
+        raise ModelRefused(f"KV of type {kv_dtype!r} cannot run; what can: {', '.join(KV_TYPES)}")
     kernel = library.chosen_kernel() if weights in ("auto", *EXACT) else None
     product = _integer_product() if weights in ("auto", *EXACT) else None
     has_vectors = kernel is not None and kernel.name != "portable"
@@ -143,4 +146,4 @@ def _exact_mode(weights: str, kv_dtype: str, kernel: Kernel | None, product: Int
         _log.warning(
             "torch has no fast and exact int8 products on this CPU; exact mode runs on float32 ones and is slow"
         )
-    return Mode(weights, _FLOATS[kv_dtype], product, kernel)
+    return Mode(weights, KV_TYPES[kv_dtype], product, kernel)

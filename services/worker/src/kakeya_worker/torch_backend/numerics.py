@@ -5,11 +5,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from kakeya_worker.engine.seams.int8_slots import SCALE_BYTES
 from kakeya_worker.engine.seams.row import Row
 
 RowView = TypeVar("RowView")
@@ -19,6 +20,32 @@ Norm = Callable[[Tensor], Tensor]
 
 Linear = Callable[[Tensor], Tensor]
 """[tokens, in_features] -> [tokens, out_features]."""
+
+
+@dataclass(frozen=True)
+class KvType:
+    """A type of K and V.
+
+    Attributes:
+        name: as `--kv-dtype` has it.
+        dtype: of the elements of a slot.
+        num_added: elements that a slot has behind a head's numbers: their scale.
+    """
+
+    name: str
+    dtype: torch.dtype
+    num_added: int = 0
+
+    def slot_size(self, head_dim: int) -> int:
+        """The elements of a head's slot."""
+        return head_dim + self.num_added
+
+
+BFLOAT16: Final = KvType("bfloat16", torch.bfloat16)
+FLOAT32: Final = KvType("float32", torch.float32)
+INT8: Final = KvType("int8", torch.uint8, SCALE_BYTES)
+"""Exact mode alone: numbers of 8 bits, and a bfloat16 for each head; docs/numerics.md, "Int8 KV"."""
+KV_TYPES: Final = {each.name: each for each in (FLOAT32, BFLOAT16, INT8)}
 
 
 @dataclass(frozen=True)
@@ -66,11 +93,11 @@ class Numerics(Protocol, Generic[RowView]):
     """One way to hold weights and to compute. Loading raises ModelRefused where a tensor is missing or misshapen.
 
     Attributes:
-        kv_dtype: of K and V.
+        kv_type: of K and V.
         hidden_dtype: of activations between layers.
     """
 
-    kv_dtype: torch.dtype
+    kv_type: KvType
     hidden_dtype: torch.dtype
 
     def norm(self, name: str, size: int, eps: float) -> Norm:
@@ -89,8 +116,12 @@ class Numerics(Protocol, Generic[RowView]):
         """Called once the whole model is."""
         ...
 
-    def round_kv(self, x: Tensor) -> Tensor:
-        """K or V in `kv_dtype`."""
+    def stored_keys(self, x: Tensor) -> Tensor:
+        """Rotated keys as the slab holds them; [..., head_dim] -> [..., slot]."""
+        ...
+
+    def stored_values(self, x: Tensor) -> Tensor:
+        """As `stored_keys`."""
         ...
 
     def view(self, row: Row) -> RowView:
@@ -102,8 +133,8 @@ class Numerics(Protocol, Generic[RowView]):
 
         Args:
             queries: rotated.
-            keys: the lane's, rotated; [kv_heads, slots, head_dim].
-            values: the lane's; [kv_heads, slots, head_dim].
+            keys: the lane's, as they are stored; [kv_heads, slots, slot].
+            values: as keys.
             view: what the queries see.
 
         Returns:

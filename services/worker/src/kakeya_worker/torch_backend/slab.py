@@ -10,9 +10,11 @@ from torch import Tensor
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.raw_lane import RawLane
 from kakeya_worker.engine.seams.raw_numbers import RawNumbers
+from kakeya_worker.torch_backend.numerics import KvType
 
 _MADV_POPULATE_WRITE = 23  # linux/mman.h, since Linux 5.14
-_RAW = {2: torch.uint16, 4: torch.uint32}
+_POISON = 0xFF  # a bfloat16 of such bytes is not a number
+_RAW = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
 
 
 class Slab:
@@ -21,7 +23,7 @@ class Slab:
     A lane's slots are contiguous for each head: sinks first, then the ring.
 
     Attributes:
-        keys: rotated at their own index, one tensor a layer, each [lanes, kv_heads, slots, head_dim].
+        keys: rotated at their own index, one tensor a layer, each [lanes, kv_heads, slots, slot].
         values: as keys.
         final_hidden: after the last norm, of each lane's last token; [lanes, hidden].
     """
@@ -35,14 +37,14 @@ class Slab:
         num_kv_heads: int,
         head_dim: int,
         hidden_size: int,
-        kv_dtype: torch.dtype,
+        kv_type: KvType,
         hidden_dtype: torch.dtype,
     ) -> None:
         self.geometry = geometry
-        shape = (num_lanes, num_kv_heads, geometry.num_slots, head_dim)
+        shape = (num_lanes, num_kv_heads, geometry.num_slots, kv_type.slot_size(head_dim))
         # Not zeroed: the memory is the worker's only when a lane first writes it, and no stale slot is ever read.
-        self.keys = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
-        self.values = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
+        self.keys = [torch.empty(shape, dtype=kv_type.dtype) for _ in range(num_layers)]
+        self.values = [torch.empty(shape, dtype=kv_type.dtype) for _ in range(num_layers)]
         self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=hidden_dtype)
         # Views that are made once: a restore asks for its lane several times, and a model has dozens of layers.
         self._raw_keys, self._raw_values = ([_raw(tensor) for tensor in each] for each in (self.keys, self.values))
@@ -58,6 +60,12 @@ class Slab:
         for tensor in (*self.keys, *self.values):
             tensor[target, :, :num_slots] = tensor[source, :, :num_slots]
         self.final_hidden[target] = self.final_hidden[source]
+
+    def poison(self) -> None:
+        """Fills everything with NaN; slots of integers get a scale that is none."""
+        for tensor in (*self.keys, *self.values):
+            tensor.fill_(_POISON if tensor.dtype is torch.uint8 else torch.nan)
+        self.final_hidden.fill_(torch.nan)
 
     def raw_lane(self, lane: int) -> RawLane:
         """The same memory."""

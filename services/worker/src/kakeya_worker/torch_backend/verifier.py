@@ -15,7 +15,7 @@ from kakeya_worker.models import checkpoint, families, output_head
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.model_digest import model_digest
 from kakeya_worker.torch_backend.gguf_weights import GgufWeights
-from kakeya_worker.torch_backend.mode import EXACT, GGUF, choose_mode, choose_weights
+from kakeya_worker.torch_backend.mode import EXACT, GGUF, Mode, choose_mode, choose_weights
 from kakeya_worker.torch_backend.safetensors_weights import SafetensorsWeights
 from kakeya_worker.torch_backend.slab import Slab
 from kakeya_worker.torch_backend.weights import Weights
@@ -44,7 +44,7 @@ class TorchVerifier:
         self._numerics, fingerprint = mode.prepare(tensors, digest, cache_directory)
         self._decoder = mode.decoder(self.config, self._numerics, num_threads)
         self._numerics.loaded()
-        facts = _facts(self.config, mode.weights, mode.kv_dtype, fingerprint)
+        facts = _facts(self.config, mode, fingerprint)
         self.facts = replace(
             facts,
             tokenizer_digest=checkpoint.digest_tokenizer(place),
@@ -66,7 +66,7 @@ class TorchVerifier:
             num_kv_heads=self.config.num_kv_heads,
             head_dim=self.config.head_dim,
             hidden_size=self.config.hidden_size,
-            kv_dtype=self._numerics.kv_dtype,
+            kv_type=self._numerics.kv_type,
             hidden_dtype=self._numerics.hidden_dtype,
         )
         self._decoder.bind(self.slab)
@@ -111,21 +111,20 @@ class TorchVerifier:
         self.slab.raw_lane(lane).write(slots, contents)
 
     def poison(self) -> None:
-        """Fills the slab with NaN."""
-        for tensor in (*self.slab.keys, *self.slab.values, self.slab.final_hidden):
-            tensor.fill_(float("nan"))
+        """Fills the slab with NaN; see the seam."""
+        self.slab.poison()
 
 
-def _facts(config: ModelConfig, weights: str, kv_dtype: torch.dtype, fingerprint: str) -> ModelFacts:
+def _facts(config: ModelConfig, mode: Mode, fingerprint: str) -> ModelFacts:
     max_positions, reason = config.bound_on_positions
     return ModelFacts(
         backend="torch",
-        weights=weights,
-        kv_dtype=str(kv_dtype).removeprefix("torch."),
-        exact=weights in EXACT,
+        weights=mode.weights,
+        kv_dtype=mode.kv_type.name,
+        exact=mode.weights in EXACT,
         fingerprint=fingerprint,
         vocab_size=config.vocab_size,
         max_positions=max_positions,
         max_positions_reason=reason,
-        kv_bytes_per_token=config.kv_elements_per_token * kv_dtype.itemsize,
+        kv_bytes_per_token=config.kv_bytes_per_token(mode.kv_type.name),
     )

@@ -107,10 +107,10 @@ def test_what_is_taken_back_before_it_was_told_is_never_heard(proposers: Propose
 def test_much_is_told_at_once(proposers: Proposers, told: Told) -> None:
     drafter = drafter_of(proposers)
     proposers.extend(drafter, range(MUCH_TOLD - 3))
-    proposers._thread.submit(lambda: None).result(PATIENT)
+    proposers._plugins._thread.submit(lambda: None).result(PATIENT)
     assert told.told == []
     proposers.extend(drafter, (1,))
-    proposers._thread.submit(lambda: None).result(PATIENT)
+    proposers._plugins._thread.submit(lambda: None).result(PATIENT)
     assert [(what, len(token_ids)) for what, token_ids in told.told] == [("restart", MUCH_TOLD)]
 
 
@@ -221,8 +221,8 @@ def test_what_is_late_is_not_waited_for_and_not_used() -> None:
     assert proposers.propose([wish]) == [()]
     assert [what for what, _ in hanging.told] == ["restart"], "it is not asked again meanwhile"
     hanging.let_go.set()
-    assert proposers._asked is not None
-    proposers._asked.result(PATIENT)
+    assert proposers._plugins._asked is not None
+    proposers._plugins._asked.result(PATIENT)
     proposers._late_seconds = PATIENT
     assert proposers.propose([wish]) == [(1, 2, 3)]
     assert [what for what, _ in hanging.told] == ["restart", "propose", "extend", "propose"]
@@ -235,12 +235,12 @@ def test_one_that_hangs_is_given_up_with_all_others(monkeypatch: pytest.MonkeyPa
     drafter = drafter_of(proposers)
     wish = Wish(drafter, 9, 4)
     now = 1000.0
-    monkeypatch.setattr("kakeya_worker.engine.speculation.proposers.time.monotonic", lambda: now)
+    monkeypatch.setattr("kakeya_worker.engine.speculation.aside.time.monotonic", lambda: now)
     assert proposers.propose([wish]) == [()]
     assert hanging.is_asked.wait(PATIENT)
     now += 59.0
     assert proposers.propose([wish]) == [()]
-    assert not proposers._are_given_up
+    assert not proposers._plugins._is_given_up
     now += 2.0
     with capture_logs() as logs:
         assert proposers.propose([wish]) == proposers.propose([wish]) == [()]

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kakeya_worker.engine.costs.step_costs import REFIT_STEPS, MeasuredStep, StepCosts
 from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Generate
 from kakeya_worker.engine.steps.scheduler import LEAST_PREFILL_PART, Scheduler, Step, StepBudget
 from kakeya_worker.engine.steps.scoring import Scoring
-from kakeya_worker.engine.steps.step_costs import REFIT_STEPS, MeasuredStep, StepCosts
 from tests.unit.worker.step_simulation import new_append, new_generate
 
 
@@ -261,6 +261,16 @@ def _lookups_of_a_step(num_tenants: int) -> int:
 
 def test_planning_is_in_proportion_to_the_operations() -> None:
     assert _lookups_of_a_step(128) == pytest.approx(8 * _lookups_of_a_step(16), rel=0.5)
+
+
+def test_what_a_draft_model_takes_is_no_part_of_what_a_step_costs() -> None:
+    scheduler = Scheduler(StepBudget(128), 32)
+    scheduler.measures.start([MeasuredStep(tokens, 0, 0.0105 + 0.001 * tokens) for tokens in (1, 32, 64)])
+    scheduler.add(new_generate())
+    num_visible_slots = scheduler.next_step().num_visible_slots
+    for _ in range(2 * REFIT_STEPS):
+        scheduler.account(0.01 + 0.0115, drafting_seconds={"": 0.01})
+    assert scheduler.measures.costs.seconds(1, num_visible_slots) == pytest.approx(0.0115)
 
 
 def test_scoring_is_no_part_of_what_a_step_costs_and_slows_those_down_who_ask_for_it() -> None:

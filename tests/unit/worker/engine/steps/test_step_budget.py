@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kakeya_worker.engine.costs.step_costs import FREE, StepCosts
 from kakeya_worker.engine.steps.scheduler import LEAST_PREFILL_PART, StepBudget
-from kakeya_worker.engine.steps.step_costs import FREE, StepCosts
 
 COSTS = StepCosts(step_seconds=0.010, token_seconds=0.002, slot_seconds=0.000_001)
 _costs = st.builds(StepCosts, st.floats(1e-4, 1.0), st.floats(0.0, 1e-2), st.floats(0.0, 1e-4))

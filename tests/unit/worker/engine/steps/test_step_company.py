@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
+from kakeya_worker.engine.costs import step_fitting
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.row import Row
-from kakeya_worker.engine.steps import running_operations, step_fitting
+from kakeya_worker.engine.steps import running_operations
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.unit.worker.engine_calls import SINK, TIMEOUT, WINDOW, open_session, start_append, start_generate
 

@@ -25,7 +25,7 @@ from kakeya_worker.torch_backend.exact.quantization import (
     quantize_table,
 )
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
-from kakeya_worker.torch_backend.numerics import LinearSpec
+from kakeya_worker.torch_backend.numerics import FLOAT32, LinearSpec
 from kakeya_worker.torch_backend.weights import Weights
 
 
@@ -220,7 +220,7 @@ def test_what_a_killed_process_left_is_swept(random_checkpoint: Path, tmp_path: 
 def _numerics_of(tensor: torch.Tensor) -> ExactNumerics:
     """Over a checkpoint whose every tensor is this one."""
     weights = cast("Weights", lambda name, shape: tensor)
-    return ExactNumerics(weights, torch.float32, integer_product.by_floats, WeightCache(None, 0))
+    return ExactNumerics(weights, FLOAT32, integer_product.by_floats, WeightCache(None, 0))
 
 
 def test_vectors_are_copies() -> None:
@@ -296,8 +296,8 @@ def test_fingerprints(random_checkpoint: Path, tmp_path: Path) -> None:
     exact = load("int8")
     assert load("int8", "bfloat16", num_threads=2) == exact, "bits do not depend on the threads"
     floats = load("float32")
-    others = {load("int8", "float32"), floats, load("float32", num_threads=2), load("bfloat16")}
-    assert len({exact, *others}) == 5
+    others = {load("int8", "float32"), load("int8", "int8"), floats, load("float32", num_threads=2), load("bfloat16")}
+    assert len({exact, *others}) == 6
     assert load("float32") == floats
     torch.set_num_threads(1)
 

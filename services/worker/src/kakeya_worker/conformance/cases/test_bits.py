@@ -85,8 +85,9 @@ def test_a_few_circumstances(bench: Bench, variant: Variant) -> None:
 
 
 @_each_variant
-def test_kv_of_float32(bench: Bench, variant: Variant) -> None:
-    assert bench.wrong_here(bench.job(variant, Circumstances(64, 1, 32, num_threads=1), "float32")) == []
+@pytest.mark.parametrize("kv_dtype", ["float32", "int8"])
+def test_kv_of_other_types(bench: Bench, variant: Variant, kv_dtype: str) -> None:
+    assert bench.wrong_here(bench.job(variant, Circumstances(64, 1, 32, num_threads=1), kv_dtype)) == []
 
 
 def test_two_threads(bench: Bench) -> None:
@@ -95,8 +96,9 @@ def test_two_threads(bench: Bench) -> None:
 
 def test_as_on_other_machines(bench: Bench, plugin: str, environment: str) -> None:
     jobs = [
-        bench.job(variant, Circumstances(64, 1, 32, num_threads=1 + number % 2))
-        for number, variant in enumerate(bench.covered())
+        bench.job(variant, Circumstances(64, 1, 32, num_threads=1 + number % 2), kv_dtype)
+        for kv_dtype, variants in (("bfloat16", bench.covered()), ("int8", bench.covered()[::2]))
+        for number, variant in enumerate(variants)
     ]
     assert bench.wrong_elsewhere(jobs, declaration(plugin).environments[environment]) == []
 
@@ -106,14 +108,20 @@ def test_as_on_other_machines(bench: Bench, plugin: str, environment: str) -> No
 def test_as_on_other_machines_under_more_circumstances(
     bench: Bench, plugin: str, environment: str, num_threads: int
 ) -> None:
-    jobs = [job for offset in (0, 3, 7) for job in _one_each(bench, num_threads, offset)]
+    jobs = [
+        job
+        for kv_dtype in ("bfloat16", "int8")
+        for offset in (0, 3, 7)
+        for job in _one_each(bench, num_threads, offset, kv_dtype)
+    ]
     assert bench.wrong_elsewhere(jobs, declaration(plugin).environments[environment]) == []
 
 
 @pytest.mark.heavy
 @_each_variant
-def test_every_circumstance(bench: Bench, variant: Variant) -> None:
-    jobs = [bench.job(variant, circumstances) for circumstances in every(num_threads=1)]
+@pytest.mark.parametrize("kv_dtype", ["bfloat16", "int8"])
+def test_every_circumstance(bench: Bench, variant: Variant, kv_dtype: str) -> None:
+    jobs = [bench.job(variant, circumstances, kv_dtype) for circumstances in every(num_threads=1)]
     num_processes = min(os.cpu_count() or 1, len(jobs))
     shares = [jobs[first::num_processes] for first in range(num_processes)]
     with ThreadPoolExecutor(num_processes) as pool:
@@ -128,10 +136,10 @@ def test_every_circumstance_on_two_threads(bench: Bench, variant: Variant) -> No
     assert bench.wrong_elsewhere(jobs) == []
 
 
-def _one_each(bench: Bench, num_threads: int, offset: int) -> list[Job]:
+def _one_each(bench: Bench, num_threads: int, offset: int, kv_dtype: str = "bfloat16") -> list[Job]:
     """A job for each variant that the plugin covers, under circumstances of which no two are the same."""
     combinations = pairwise(num_threads)
     return [
-        bench.job(variant, combinations[(number + offset) % len(combinations)])
+        bench.job(variant, combinations[(number + offset) % len(combinations)], kv_dtype)
         for number, variant in enumerate(bench.covered())
     ]

@@ -21,13 +21,14 @@ _ONE_LAYER_SLIDES = ["full_attention", "sliding_attention", "full_attention"]
 def test_facts_are_those_of_the_checkpoint_and_the_mode(subject: Subject) -> None:
     config, mode = subject.variant.config, subject.case.mode
     facts = subject.load().facts
-    num_elements = config["num_hidden_layers"] * config["num_key_value_heads"] * subject.variant.head_dim
+    num_heads, head_dim = config["num_hidden_layers"] * config["num_key_value_heads"], subject.variant.head_dim
+    head_bytes = head_dim + 2 if mode.kv_dtype == "int8" else head_dim * _ITEM_BYTES[mode.kv_dtype]
     assert facts.backend == subject.case.plugin
     assert (facts.weights, facts.kv_dtype) == (mode.weights, mode.kv_dtype)
     assert facts.exact == (mode.tolerance == "exact")
     assert facts.vocab_size == config["vocab_size"]
     assert facts.max_positions == MAX_POSITIONS
-    assert facts.kv_bytes_per_token == 2 * num_elements * _ITEM_BYTES[mode.kv_dtype]
+    assert facts.kv_bytes_per_token == 2 * num_heads * head_bytes
 
 
 def test_the_fingerprint_is_that_of_the_model_wherever_it_lies(subject: Subject, tmp_path: Path) -> None:

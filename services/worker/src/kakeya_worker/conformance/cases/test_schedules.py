@@ -1,6 +1,7 @@
 """Whatever several sessions do at once, each is what the exact reference makes of its own tokens, to the bit."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,25 +10,44 @@ from hypothesis import HealthCheck, given, settings
 
 from kakeya_shared import plugins
 from kakeya_worker.conformance.exact_reference import ExactReference
-from kakeya_worker.conformance.schedules.schedule import Schedule, schedules
+from kakeya_worker.conformance.schedules.schedule import GEOMETRY, NUM_LANES, Schedule, schedules
 from kakeya_worker.conformance.schedules.schedule_run import ScheduleRunner
 from kakeya_worker.conformance.tools import drafts
-from kakeya_worker.conformance.tools.checkpoints import VARIANTS
+from kakeya_worker.conformance.tools.checkpoints import VARIANTS, Variant
 from kakeya_worker.conformance.tools.drafts import Record
 from kakeya_worker.conformance.tools.subject import Case, Subject, declaration
 from kakeya_worker.engine.seams.proposer import NewProposer
-from kakeya_worker.engine.speculation.proposers import GROUP, NONE, Proposers, load
+from kakeya_worker.engine.speculation.draft_model import DraftModel
+from kakeya_worker.engine.speculation.names import NONE
+from kakeya_worker.engine.speculation.proposers import GROUP, Proposers, load
 
 VARIANT = min(VARIANTS, key=lambda variant: variant.config["num_hidden_layers"])  # the fastest; bits are another test's
+_NUM_LAYERS = VARIANT.config["num_hidden_layers"]
+_FEWER_LAYERS = replace(VARIANT, config={**VARIANT.config, "num_hidden_layers": _NUM_LAYERS - 1})
 
-PROPOSERS: Mapping[str, Callable[[], NewProposer]] = {
-    **{name: partial(load, name) for name in plugins.names(GROUP) if name != NONE},
-    "right": Record,
-    "often-wrong": lambda: Record(wrong_every=3),
-    "lying": lambda: drafts.Lying,
-    "failing": lambda: drafts.Failing,
+
+def _each_session_its_own(make: Callable[[], NewProposer]) -> Callable[[Subject, Path], Proposers]:
+    return lambda subject, directory: drafts.proposers(make())
+
+
+def _of_model(variant: Variant) -> Callable[[Subject, Path], Proposers]:
+    def proposers(subject: Subject, directory: Path) -> Proposers:
+        verifier = subject.load(variant.write(directory / "draft-model"))
+        return drafts.proposers_of_model(DraftModel(verifier, GEOMETRY, NUM_LANES, variant.config["vocab_size"]))
+
+    return proposers
+
+
+PROPOSERS: Mapping[str, Callable[[Subject, Path], Proposers]] = {
+    **{name: _each_session_its_own(partial(load, name)) for name in plugins.names(GROUP) if name != NONE},
+    "right": _each_session_its_own(Record),
+    "often-wrong": _each_session_its_own(lambda: Record(wrong_every=3)),
+    "lying": _each_session_its_own(lambda: drafts.Lying),
+    "failing": _each_session_its_own(lambda: drafts.Failing),
+    "draft-model": _of_model(VARIANT),
+    "draft-model-of-fewer-layers": _of_model(_FEWER_LAYERS),
 }
-"""All that are installed, and those that prove something."""
+"""All that are installed, those that prove something, and models: the same as the one that is drafted for, another."""
 
 _schedules = given(schedule=schedules(VARIANT.config["vocab_size"]))
 _common = settings(
@@ -38,24 +58,28 @@ _common = settings(
 )
 
 
-def _runner(plugin: str, directory: Path, proposers: Proposers | None = None) -> ScheduleRunner:
-    exact = [mode for mode in declaration(plugin).modes if mode.tolerance == "exact"]
-    if not exact or VARIANT.family not in declaration(plugin).families:
-        pytest.skip(f"{plugin} declares no exact {VARIANT.family}")
-    subject = Subject(Case(plugin, VARIANT, exact[0]), VARIANT.write(directory / "checkpoint"))
-    return ScheduleRunner(subject.load(), ExactReference(subject.directory, exact[0].kv_dtype), proposers)
+def _subject(plugin: str, directory: Path, kv_dtype: str = "bfloat16") -> Subject:
+    exact = {mode.kv_dtype: mode for mode in declaration(plugin).modes if mode.tolerance == "exact"}
+    if kv_dtype not in exact or VARIANT.family not in declaration(plugin).families:
+        pytest.skip(f"{plugin} declares no exact {VARIANT.family} with a KV of {kv_dtype}")
+    return Subject(Case(plugin, VARIANT, exact[kv_dtype]), VARIANT.write(directory / "checkpoint"))
 
 
-@pytest.fixture
-def runner(plugin: str, tmp_path: Path) -> Iterator[ScheduleRunner]:
-    runner = _runner(plugin, tmp_path)
+def _runner(subject: Subject, proposers: Proposers | None = None) -> ScheduleRunner:
+    return ScheduleRunner(subject.load(), ExactReference(subject.directory, subject.case.mode.kv_dtype), proposers)
+
+
+@pytest.fixture(params=["bfloat16", "int8"])
+def runner(plugin: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ScheduleRunner]:
+    runner = _runner(_subject(plugin, tmp_path, request.param))
     yield runner
     runner.shut_down()
 
 
 @pytest.fixture(params=PROPOSERS)
 def drafting_runner(plugin: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ScheduleRunner]:
-    runner = _runner(plugin, tmp_path, drafts.proposers(PROPOSERS[request.param]()))
+    subject = _subject(plugin, tmp_path)
+    runner = _runner(subject, PROPOSERS[request.param](subject, tmp_path))
     yield runner
     runner.shut_down()
 

@@ -43,7 +43,7 @@ class ExactReference:
 
     Args:
         directory: a checkpoint: config.json and model.safetensors.
-        kv_dtype: bfloat16 or float32.
+        kv_dtype: bfloat16, float32 or int8.
     """
 
     def __init__(self, directory: Path, kv_dtype: str = "bfloat16") -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kakeya_worker.conformance.exact_reference import int8_kv
 from kakeya_worker.conformance.exact_reference.formulas import (
     Floats,
     by_halves,
@@ -57,7 +58,7 @@ class ReferenceSession:
         self._model = model
         self._sink = sink
         self._window = window
-        self._kv: list[list[Floats]] = [[] for _ in model.layers]  # by layer and token, each [2, kv_heads, head_dim]
+        self._kv: list[list[Floats]] = [[] for _ in model.layers]  # by layer and token, as `_stored` makes them
         self._last = np.zeros(0, np.float32)  # the last token's activation after all layers; [hidden]
         self.token_ids: list[int] = []
 
@@ -114,17 +115,22 @@ class ReferenceSession:
         to_sinks = to_recent = q
         if layer.uses_rope:
             k, to_recent, to_sinks = rotate(k, *sight.own), rotate(q, *sight.own), rotate(q, *sight.to_sinks)
-        own = np.stack([k, v])
-        kv.append(rounded_to_bfloat16(own) if model.kv_dtype == "bfloat16" else own)
-        keys, values = np.stack([kv[j] for j in sight.keys], axis=2)  # each [kv_heads, visible, head_dim]
-        scores = np.concatenate(
-            [
-                _scores(to_sinks, keys[:, : sight.num_sinks]),
-                _scores(to_recent, keys[:, sight.num_sinks :]),
-            ],
-            axis=-1,
-        )
+        kv.append(_stored(k, v, model.kv_dtype))
+        keys, values = np.stack([kv[j] for j in sight.keys], axis=2)  # each [kv_heads, visible, head_dim or more]
+        scores_of = int8_kv.scores if model.kv_dtype == "int8" else _scores
+        to_keys = (to_sinks, keys[:, : sight.num_sinks]), (to_recent, keys[:, sight.num_sinks :])
+        scores = np.concatenate([scores_of(*each) for each in to_keys], axis=-1)
+        if model.kv_dtype == "int8":
+            return layer.out(int8_kv.mix(scores, values, sight.block, sight.place).reshape(-1))
         return layer.out(_mix(scores, values, sight).reshape(-1))
+
+
+def _stored(k: Floats, v: Floats, kv_dtype: str) -> Floats:
+    """As every token sees them; [2, kv_heads, head_dim], of int8 with the scales behind."""
+    if kv_dtype == "int8":
+        return int8_kv.slots(np.stack([int8_kv.spread(k), v]))
+    own = np.stack([k, v])
+    return rounded_to_bfloat16(own) if kv_dtype == "bfloat16" else own
 
 
 def _scores(queries: Floats, keys: Floats) -> Floats:

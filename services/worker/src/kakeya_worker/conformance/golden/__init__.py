@@ -9,7 +9,7 @@ from kakeya_worker.conformance.tools.checkpoints import Variant
 from kakeya_worker.conformance.tools.transcript import SINK, WINDOW, Transcript, transcript
 
 PATH = Path(__file__).with_name("bits.json")
-KV_DTYPES = ("bfloat16", "float32")
+KV_DTYPES = ("bfloat16", "float32", "int8")
 
 Golden = dict[str, dict[str, Transcript]]
 """By type of the KV, and name of the variant."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.proposer import NewProposer
+from kakeya_worker.engine.speculation.draft_model import DraftModel
+from kakeya_worker.engine.speculation.names import DRAFT_MODEL
 from kakeya_worker.engine.speculation.proposers import Proposers
 
 MAX_TOKENS = 15
@@ -15,6 +17,11 @@ PATIENT_SECONDS = 30.0  # what is late is another test's
 def proposers(new_proposer: NewProposer, *, late_seconds: float = PATIENT_SECONDS) -> Proposers:
     """All sessions have this one."""
     return Proposers("tested", lambda _: new_proposer, late_seconds=late_seconds)
+
+
+def proposers_of_model(model: DraftModel) -> Proposers:
+    """For all sessions this one drafts."""
+    return Proposers(DRAFT_MODEL, draft_model=model, late_seconds=PATIENT_SECONDS)
 
 
 @dataclass

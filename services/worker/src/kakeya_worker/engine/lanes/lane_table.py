@@ -194,7 +194,9 @@ class LaneTable:
 
     def occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane) -> Occupant:
         """Makes a lane that was reserved that of a session which has none."""
-        drafter = self._proposers.drafter(self.geometry, self._vocab_size, lane.held_token_ids, lane.speculation)
+        drafter = self._proposers.drafter(
+            self.geometry, self._vocab_size, lane.held_token_ids, lane.speculation, lane.index
+        )
         self._occupants[session_id] = occupant = Occupant(session_id, epoch, tenant, lane, drafter)
         self.publish(occupant)
         return occupant
@@ -264,7 +266,7 @@ class LaneTable:
 
     @property
     def lane_bytes(self) -> int:
-        """What a session reserves: K and V of all its slots, and what the worker's proposer keeps of it."""
+        """What a session reserves: K and V of all its slots, and what the worker's proposer or draft model keeps."""
         return self.geometry.num_slots * self.kv_bytes_per_token + self._proposer_bytes
 
     def live_bytes(self) -> dict[int, int]:

@@ -159,6 +159,7 @@ class Generate(Operation):
     Attributes:
         on_token: called on the engine's thread with each token and what `num_top_logprobs` asks for, in the step that
             is about to commit it. Should that step fail, the operation fails after a token that is not in the history.
+        hand_over: called on that thread once a step's tokens are there, once for all that have the same.
         num_top_logprobs: of how many likeliest ids the log-probabilities are wanted, beside the choice's own; None
             for no log-probabilities.
         stop_token_sequences: it ends once its tokens end with one of these.
@@ -180,6 +181,7 @@ class Generate(Operation):
     eos_token_ids: frozenset[int]
     sampling: Sampling
     on_token: Callable[[int, TokenDetail | None], None]
+    hand_over: Callable[[], None] | None = None
     num_top_logprobs: int | None = None
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
     acknowledges: bool = False

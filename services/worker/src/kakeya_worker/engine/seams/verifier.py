@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
-from kakeya_worker.engine.seams.raw_numbers import RawNumbers, of_type
+from kakeya_worker.engine.seams.raw_numbers import RawNumbers, kv_of_type, of_type
 from kakeya_worker.engine.seams.row import Row
 
 
@@ -24,7 +24,7 @@ class ModelFacts:
     Attributes:
         backend: the plugin's name.
         weights: their mode: float32, bfloat16 (activations are of the same type) or int8.
-        kv_dtype: of K and V: float32 or bfloat16.
+        kv_dtype: of K and V: float32, bfloat16 or int8.
         exact: whether logits are the same to the bit in every batch, chunking and process of one fingerprint.
         fingerprint: a digest of all that the bits depend on; see `kakeya_worker.engine.seams.fingerprint`.
         vocab_size: token ids are below it.
@@ -62,7 +62,8 @@ class LaneContents:
     has.
 
     Attributes:
-        keys: after norm and RoPE, rotated at their own index; [layers, kv_heads, slots, head_dim] uint16 or uint32.
+        keys: after norm and RoPE, rotated at their own index; [layers, kv_heads, slots, head_dim] uint16 or uint32,
+            or of int8 uint8 with the scales behind, head_dim + 2.
         values: as keys, without norm and RoPE.
         final_hidden: after the last norm, of the lane's last token; [hidden] uint16 or uint32.
         first_layer: of those that are in it.
@@ -74,11 +75,13 @@ class LaneContents:
     first_layer: int = 0
 
     def of_types(self, other: Self) -> Self:
-        """The same numbers in the types of another's: bfloat16 becomes float32 as it is, float32 is rounded."""
+        """The same numbers in the types of another's: bfloat16 and int8 become float32 as they are, float32 is
+        rounded.
+        """
         return replace(
             self,
-            keys=of_type(self.keys, other.keys.dtype),
-            values=of_type(self.values, other.values.dtype),
+            keys=kv_of_type(self.keys, other.keys.dtype, are_keys=True),
+            values=kv_of_type(self.values, other.values.dtype, are_keys=False),
             final_hidden=of_type(self.final_hidden, other.final_hidden.dtype),
         )
 

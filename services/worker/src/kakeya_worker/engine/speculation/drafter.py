@@ -3,12 +3,14 @@
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 
 import structlog
 
 from kakeya_worker.engine.seams.proposer import Proposer
-from kakeya_worker.engine.speculation.acceptance import Acceptance
+from kakeya_worker.engine.speculation.acceptance import REMEMBERED_PART, REMEMBERED_PART_OF_MODEL, Acceptance
+from kakeya_worker.engine.speculation.choosing import Choosing
+from kakeya_worker.engine.speculation.draft_model import Asked, DraftModel, ModelProposer
 
 _log = structlog.get_logger()
 
@@ -32,6 +34,7 @@ class Drafter:
 
     Attributes:
         is_immediate: see `Proposer`.
+        is_of_model: it is one of a draft model, which drafts for several together: see `propose_together`.
         news: what the proposer has not been told yet; the engine's thread adds to it.
 
     Args:
@@ -41,8 +44,9 @@ class Drafter:
 
     def __init__(self, name: str, proposer: Proposer, vocab_size: int) -> None:
         self.name = name
-        self.acceptance = Acceptance()
         self.is_immediate = proposer.is_immediate
+        self.is_of_model = isinstance(proposer, ModelProposer)
+        self.acceptance = Acceptance(REMEMBERED_PART_OF_MODEL if self.is_of_model else REMEMBERED_PART)
         self.news = News()
         self._proposer: Proposer | None = proposer  # None: it was given up
         self._vocab_size = vocab_size
@@ -55,6 +59,14 @@ class Drafter:
     @property
     def memory_bytes(self) -> int:
         return 0 if self._proposer is None else self._proposer.memory_bytes
+
+    def draft_seconds(self, num_sessions: int) -> float:
+        """That a draft takes itself, where so many sessions are drafted for together; 0: nothing, or not known."""
+        if not isinstance(self._proposer, ModelProposer):
+            return 0.0
+        news = self.news
+        num_behind = len(news.token_ids) + (0 if news.begins_anew else self._proposer.num_behind)
+        return self._proposer.draft_seconds(num_sessions, num_behind)
 
     def restart(self, token_ids: Sequence[int]) -> None:
         """See `Proposer.restart`."""
@@ -77,7 +89,7 @@ class Drafter:
         if self._proposer is None:
             return ()
         try:
-            return tuple(self._checked(islice(self._proposer.propose(token_id, num_tokens), num_tokens)))
+            return self.checked(self._proposer.propose(token_id, num_tokens), num_tokens)
         except Exception:  # of a plugin
             self.give_up()
             return ()
@@ -99,10 +111,27 @@ class Drafter:
         _log.exception("a proposer failed, and drafts no more for its session", proposer=self.name)
         self._proposer = None
 
-    def _checked(self, proposed: Iterable[int]) -> Iterable[int]:
-        """Those before the first that is no token."""
-        for each in proposed:
-            token_id = operator.index(each)
-            if not 0 <= token_id < self._vocab_size:
-                return
-            yield token_id
+    def checked(self, proposed: Iterable[int], num_tokens: int) -> tuple[int, ...]:
+        """The first so many, up to the first that is no token; raises whatever those are."""
+        return tuple(takewhile(self._is_token, map(operator.index, islice(proposed, num_tokens))))
+
+    def _is_token(self, token_id: int) -> bool:
+        return 0 <= token_id < self._vocab_size
+
+    def asked(self, token_id: int, num_tokens: int, choosing: Choosing) -> Asked | None:
+        """What a draft model is asked for it; None: it was given up, or is another's."""
+        if not isinstance(self._proposer, ModelProposer):
+            return None
+        return self._proposer.asked(token_id, num_tokens, choosing)
+
+
+def propose_together(model: DraftModel, wanted: Sequence[tuple[Drafter, Asked | None]]) -> list[tuple[int, ...]]:
+    """What a draft model has for several sessions, as `Drafter.propose` tells it. If it fails, it does for all."""
+    asked = [each for _, each in wanted if each is not None]
+    try:
+        drafts = iter(model.draft(asked))
+        return [() if each is None else drafter.checked(next(drafts), each.num_tokens) for drafter, each in wanted]
+    except Exception:  # of a backend
+        for drafter, _ in wanted:
+            drafter.give_up()
+        return [()] * len(wanted)

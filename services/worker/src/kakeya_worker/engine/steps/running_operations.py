@@ -4,7 +4,7 @@ All of it runs on the engine's thread.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -30,7 +30,8 @@ from kakeya_worker.engine.lanes.operation import (
 )
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
-from kakeya_worker.engine.speculation.proposers import Proposers, Wish
+from kakeya_worker.engine.speculation.proposers import Proposers
+from kakeya_worker.engine.steps.drafting import NOTHING_DRAFTED, Drafted, draft
 from kakeya_worker.engine.steps.scheduler import Scheduler, Step
 from kakeya_worker.engine.steps.scoring import Scoring
 from kakeya_worker.engine.steps.verification import verify
@@ -91,19 +92,25 @@ class RunningOperations:
         step = self._scheduler.next_step()
         for operation in step.operations:
             operation.steps(started)
-        rows, failures, scoring, num_drafts = _forward(step, self._verifier, self._draft)
+        rows, failures, scoring, num_drafts, drafting_seconds = _forward(step, self._verifier, self._draft)
         for operation, error in failures.items():
             self._fail(operation, error)
         for operation, row in rows:
             self._commit(operation, row)
         seconds = time.perf_counter() - started
-        self._scheduler.account(seconds, is_whole=not failures, scoring=scoring, num_drafts=num_drafts)
+        self._scheduler.account(
+            seconds,
+            is_whole=not failures,
+            scoring=scoring,
+            num_drafts=num_drafts,
+            drafting_seconds=drafting_seconds,
+        )
         if self._metrics.meters.is_on:
             num_tokens = sum(len(row.token_ids) for _, row in rows)
             num_generated = sum(len(row.token_ids) for operation, row in rows if isinstance(operation, Generate))
             self._metrics.count_step(seconds, num_generated, num_tokens - num_generated, len(rows), len(failures))
             num_accepted = sum(len(row.token_ids) - 1 for operation, row in rows if operation in num_drafts)
-            self._metrics.count_drafts(sum(num_drafts.values()), num_accepted)
+            self._metrics.count_drafts(sum(num_drafts.values()), num_accepted, sum(drafting_seconds.values()))
 
     def end_cancelled(self) -> None:
         """Ends those whose callers have gone, and those whose tokens nobody reads."""
@@ -132,22 +139,10 @@ class RunningOperations:
         start = length if journaled_length is None else journaled_length
         return Stopped(self._lanes.state(occupant), occupant.generated.since(start, length))
 
-    def _draft(self, chosen: Mapping[Generate, int]) -> dict[Generate, tuple[int, ...]]:
-        """See `_Draft`."""
+    def _draft(self, chosen: Mapping[Generate, int]) -> Drafted:
         if all(generate.drafter is None for generate in chosen):
-            return {}
-        depths = self._scheduler.depths(list(chosen))
-        wishes = {
-            generate: Wish(generate.drafter, token_id, depth)
-            for (generate, token_id), depth in zip(chosen.items(), depths, strict=True)
-            if generate.drafter is not None and depth
-        }
-        drafts = zip(wishes, self._proposers.propose(list(wishes.values())), strict=True)
-        found = {generate: of_generate for generate, of_generate in drafts if of_generate}
-        for generate, of_generate in found.items():
-            if generate.constraint is not None:
-                generate.constraint.foresee(of_generate)
-        return found
+            return NOTHING_DRAFTED
+        return draft(chosen, self._scheduler.depths, self._proposers)
 
     def _commit(self, operation: Append | Generate, row: Row) -> None:
         occupant = self._lanes.find(operation.session_id, operation.epoch)
@@ -217,8 +212,8 @@ class RunningOperations:
             operation.lane.prefill_seconds += operation.seconds
 
 
-_Draft = Callable[[Mapping[Generate, int]], dict[Generate, tuple[int, ...]]]
-"""Drafts behind the token that was chosen for each generate, where there are any."""
+_Draft = Callable[[Mapping[Generate, int]], Drafted]
+"""Behind the token that was chosen for each generate."""
 
 
 class _Forwarded(NamedTuple):
@@ -226,26 +221,30 @@ class _Forwarded(NamedTuple):
 
     Attributes:
         num_drafts: by generate, those that were computed.
+        drafting_seconds: see `Drafted`.
     """
 
     rows: list[tuple[Append | Generate, Row]]
     failures: dict[Append | Generate, KakeyaError]
     scoring: Scoring
     num_drafts: dict[Generate, int]
+    drafting_seconds: dict[str, float]
 
 
-def _forward(step: Step, verifier: Verifier, draft: _Draft) -> _Forwarded:
+def _forward(step: Step, verifier: Verifier, draft_behind: _Draft) -> _Forwarded:
     """Runs a step; whatever fails is among what it returns.
 
     K and V beyond the committed lengths are invisible, so neither a pass that failed nor a wrong draft needs an undo.
     """
-    done = _Forwarded([], {}, Scoring(verifier), {})
+    done = _Forwarded([], {}, Scoring(verifier), {}, {})
     try:
         choices = _choose(step.generates, verifier, done.failures)
         for generate, choice in choices.items():
             generate.deliver(*choice)  # it is forwarded in this step
+        _hand_over(choices)
         chosen = {generate: token_id for generate, (token_id, _) in choices.items()}
-        drafts = draft(chosen)
+        drafts, seconds = draft_behind(chosen)
+        done.drafting_seconds.update(seconds)
         rows = [
             (generate, generate.lane.row((token_id, *drafts.get(generate, ())), is_scored=generate in drafts))
             for generate, token_id in chosen.items()
@@ -263,13 +262,22 @@ def _forward(step: Step, verifier: Verifier, draft: _Draft) -> _Forwarded:
         drafted = {generate: row for generate, row in rows if row.is_scored}
         done.num_drafts.update((generate, len(row.token_ids) - 1) for generate, row in drafted.items())
         right = verify(drafted, verifier) if drafted else {}
+        _hand_over(drafted)
         done.rows.extend((generate, right.get(generate, row)) for generate, row in rows)
         done.rows.extend(prefills)
         return done
     except Exception:  # of a backend, whatever it is: the engine goes on, and these operations are told
         _log.exception("a step failed", session_ids=[operation.session_id for operation in step.operations])
         failure: KakeyaError = Internal("the forward pass failed")
-        return _Forwarded([], dict.fromkeys(step.operations, failure) | done.failures, done.scoring, {})
+        failures = dict.fromkeys(step.operations, failure) | done.failures
+        return done._replace(rows=[], failures=failures, num_drafts={})
+
+
+def _hand_over(generates: Iterable[Generate]) -> None:
+    """Their tokens of this step were delivered."""
+    for hand_over in {generate.hand_over for generate in generates}:
+        if hand_over is not None:
+            hand_over()
 
 
 def _choose(

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import NamedTuple, TypeVar
 
+from kakeya_worker.engine.costs.step_costs import MeasuredStep, StepCosts, StepMeasures
 from kakeya_worker.engine.lanes.operation import Append, Generate
-from kakeya_worker.engine.steps.drafting import NO_DRAFTS, NOTHING_DONE, DraftsDone, depths_of
+from kakeya_worker.engine.steps.drafting import NO_DRAFTS, NO_SECONDS, NOTHING_DONE, DraftsDone, depths_of
 from kakeya_worker.engine.steps.masks import that_can_choose
 from kakeya_worker.engine.steps.scoring import Scoring, ScoringCosts
-from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts, StepMeasures
 from kakeya_worker.engine.steps.tenant_shares import Load, TenantShares
 
 LEAST_PREFILL_PART = 0.25  # of what those who generate take themselves: prefills get on, however small the budget is
@@ -199,17 +199,21 @@ class Scheduler:
         is_whole: bool = True,
         scoring: Scoring | None = None,
         num_drafts: Mapping[Generate, int] = NO_DRAFTS,
+        drafting_seconds: Mapping[str, float] = NO_SECONDS,
     ) -> None:
-        """Tells how long the latest step took, whether all of it was forwarded, what of it was scoring, and how many
-        drafts its generates had.
+        """Tells how long the latest step took, whether all of it was forwarded, what of it was scoring, how many drafts
+        its generates had, and what a draft model took for them, by tenant.
         """
-        drafts = DraftsDone.of(num_drafts, self.measures.costs) if num_drafts else NOTHING_DONE
+        drafts = NOTHING_DONE
+        if num_drafts or drafting_seconds:
+            drafts = DraftsDone.of(num_drafts, self.measures.costs, drafting_seconds)
         self._shares.account(
             self._loads, self._step.num_tokens, seconds, is_whole=is_whole, draft_seconds=drafts.seconds
         )
         if scoring is not None and scoring.num_tokens:
             self._scoring.add(scoring.num_tokens, scoring.seconds)
             seconds -= scoring.seconds
+        seconds -= sum(drafting_seconds.values())
         if is_whole and self._load.num_generates:
             num_tokens = self._load.num_tokens + drafts.num_tokens
             self.measures.add(

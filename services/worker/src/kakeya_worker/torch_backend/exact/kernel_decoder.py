@@ -15,10 +15,10 @@ from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.output_head import EMBEDDING, HEAD
-from kakeya_worker.torch_backend.exact import key_blocks
+from kakeya_worker.torch_backend.exact.attention import key_blocks
+from kakeya_worker.torch_backend.exact.attention.key_blocks import KeyBlocks
 from kakeya_worker.torch_backend.exact.kernel import interface
 from kakeya_worker.torch_backend.exact.kernel.library import Kernel
-from kakeya_worker.torch_backend.exact.key_blocks import KeyBlocks
 from kakeya_worker.torch_backend.exact.matrices import Packed, stretch_of
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.layer_tensors import FINAL_NORM, LayerTensors, layer_tensors
@@ -110,7 +110,7 @@ class KernelDecoder:
                 config.head_dim,
                 config.rms_norm_eps,
                 1 / math.sqrt(config.head_dim),
-                kv_is_float32=numerics.kv_dtype is torch.float32,
+                numerics.kv_type,
             ),
         )
 

@@ -9,15 +9,16 @@ from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.output_head import EMBEDDING, HEAD
-from kakeya_worker.torch_backend.exact import attention
-from kakeya_worker.torch_backend.exact.arithmetic import divide, exp, fold, round_to, sqrt
-from kakeya_worker.torch_backend.exact.attention import ExactRowView
+from kakeya_worker.torch_backend.exact.arithmetic import divide, exp, fold, sqrt
+from kakeya_worker.torch_backend.exact.attention import row_view
+from kakeya_worker.torch_backend.exact.attention.exact_kv import exact_kv
+from kakeya_worker.torch_backend.exact.attention.row_view import ExactRowView
 from kakeya_worker.torch_backend.exact.integer_product import IntegerProduct
 from kakeya_worker.torch_backend.exact.matrices import ExactEmbedding, Matrix, Packed, eager_linear
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix, quantize_table
 from kakeya_worker.torch_backend.exact.weight_cache import Conversion, WeightCache
 from kakeya_worker.torch_backend.layer_tensors import layer_tensors
-from kakeya_worker.torch_backend.numerics import Linear, LinearSpec, Norm, RowQueries
+from kakeya_worker.torch_backend.numerics import KvType, Linear, LinearSpec, Norm, RowQueries
 from kakeya_worker.torch_backend.weights import Weights
 
 
@@ -26,7 +27,7 @@ class ExactNumerics:
 
     Args:
         weights: of the checkpoint, quantized one layer at a time while they are read.
-        kv_dtype: of K and V.
+        kv_type: of K and V.
         product: of int8 matrices.
         cache: holds the quantized matrices between runs.
         keeps_blocks: whether matrices of GGUF's blocks are computed with as they are, and not made int8.
@@ -37,7 +38,7 @@ class ExactNumerics:
     def __init__(
         self,
         weights: Weights,
-        kv_dtype: torch.dtype,
+        kv_type: KvType,
         product: IntegerProduct,
         cache: WeightCache,
         *,
@@ -47,7 +48,8 @@ class ExactNumerics:
         self._keeps_blocks = keeps_blocks
         self._product = product
         self._cache = cache
-        self.kv_dtype = kv_dtype
+        self.kv_type = kv_type
+        self._kv = exact_kv(kv_type)
 
     def convert(self, config: ModelConfig) -> None:
         """Maps all matrices from the cache's file; before that, where there is none yet, converts them into it."""
@@ -92,14 +94,17 @@ class ExactNumerics:
         """Returns what conversion has left of memory."""
         self._cache.finish()
 
-    def round_kv(self, x: Tensor) -> Tensor:
-        return round_to(x, self.kv_dtype)
+    def stored_keys(self, x: Tensor) -> Tensor:
+        return self._kv.stored_keys(x)
+
+    def stored_values(self, x: Tensor) -> Tensor:
+        return self._kv.stored_values(x)
 
     def view(self, row: Row) -> ExactRowView:
-        return attention.view(row)
+        return row_view.view(row)
 
     def attend(self, queries: RowQueries, keys: Tensor, values: Tensor, view: ExactRowView) -> Tensor:
-        return attention.attend(queries, keys, values, view)
+        return self._kv.attend(queries, keys, values, view)
 
     def _vector(self, name: str, size: int) -> Tensor:
         """A copy, so that nothing points into the checkpoint's file; float32 [size]."""

@@ -17,8 +17,13 @@ from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES
 from kakeya_worker.torch_backend import TorchVerifier, mode
-from kakeya_worker.torch_backend.exact import attention, integer_product, key_blocks, quantization
-from kakeya_worker.torch_backend.exact.arithmetic import exp, round_to
+from kakeya_worker.torch_backend.exact import integer_product, quantization
+from kakeya_worker.torch_backend.exact.arithmetic import exp
+from kakeya_worker.torch_backend.exact.attention import key_blocks
+from kakeya_worker.torch_backend.exact.attention.exact_kv import exact_kv
+from kakeya_worker.torch_backend.exact.attention.int8_kv import as_queries, spread
+from kakeya_worker.torch_backend.exact.attention.key_blocks import BLOCK, KeyBlocks
+from kakeya_worker.torch_backend.exact.attention.row_view import as_view, view
 from kakeya_worker.torch_backend.exact.gguf_blocks.packing import PackedBlocks
 from kakeya_worker.torch_backend.exact.kernel import interface, probe
 from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE, Kernel, load, variants
@@ -28,8 +33,9 @@ from kakeya_worker.torch_backend.exact.linear import Int8Linear
 from kakeya_worker.torch_backend.exact.numerics import rms_norm, swiglu
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix, pack
 from kakeya_worker.torch_backend.exact.quantization import quantize_matrix, quantize_table
-from kakeya_worker.torch_backend.numerics import RowQueries
+from kakeya_worker.torch_backend.numerics import INT8, KV_TYPES, KvType, RowQueries
 from kakeya_worker.torch_backend.rope import Rope, Rotation
+from kakeya_worker.torch_backend.slab import Slab
 
 pytestmark = pytest.mark.skipif(not variants(), reason="no kernel library: this machine has no C++ compiler")
 
@@ -120,7 +126,7 @@ def test_exp(operations: Operations) -> None:
     assert same(operations.exp(x), exp(x))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("kv_type", KV_TYPES.values(), ids=KV_TYPES)
 @pytest.mark.parametrize("head_dim", [2, 40, 128])
 @pytest.mark.parametrize("is_normed", [True, False])
 @pytest.mark.parametrize("is_rotated", [True, False])
@@ -128,48 +134,113 @@ def test_heads(
     operations: Operations,
     random: torch.Generator,
     head_dim: int,
-    dtype: torch.dtype,
+    kv_type: KvType,
     *,
     is_normed: bool,
     is_rotated: bool,
 ) -> None:
-    """Queries and keys normed, rotated by the angles of three positions, keys and values rounded."""
+    """Queries and keys normed, rotated by the angles of three positions; all stored as the KV's type has it."""
     qkv = torch.randn(4 + 2 * 2, head_dim, generator=random)
     weights = [torch.randn(head_dim, generator=random) for _ in range(2)] if is_normed else [None, None]
     rotations = [Rope(np.linspace(0.01, 0.2, head_dim // 2)).at(np.array([p])) for p in (9, 8, 5)]
     angles = [torch.cat([r.cos.flatten(), r.sin.flatten()]) for r in rotations] if is_rotated else [None] * 3
-    found = operations.heads(qkv, 4, 2, *weights, *angles, eps=1e-6, kv_dtype=dtype)
+    found = operations.heads(qkv, 4, 2, *weights, *angles, eps=1e-6, kv_type=kv_type)
 
     def prepared(heads: Tensor, weight: Tensor | None, rotation: Rotation) -> Tensor:
         normed = heads if weight is None else rms_norm(heads, weight, 1e-6)
         return rotation(normed[None])[0] if is_rotated else normed
 
     queries, keys, values = qkv.split([4, 2, 2])
-    to_recent, to_sinks = (prepared(queries, weights[0], rotation) for rotation in rotations[1:])
-    rounded = round_to(prepared(keys, weights[1], rotations[0]), dtype), round_to(values, dtype)
-    for kernel, eager in zip(found, (to_recent, to_sinks, *rounded), strict=True):
-        assert same(kernel.float(), eager.float())
+    kv = exact_kv(kv_type)
+    for stored, rotation in zip(found[:2], rotations[1:], strict=True):
+        _same_queries(stored, prepared(queries, weights[0], rotation), kv_type)
+    assert torch.equal(found[2].float(), kv.stored_keys(prepared(keys, weights[1], rotations[0])).float())
+    assert torch.equal(found[3].float(), kv.stored_values(values).float())
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def _same_queries(stored: Tensor, queries: Tensor, kv_type: KvType) -> None:
+    """[heads, padded head_dim] as the kernel keeps them, and [heads, head_dim]."""
+    head_dim, padded = queries.shape[1], stored.shape[1]
+    if kv_type is not INT8:
+        assert same(stored[:, :head_dim], queries)
+        return
+    numbers, scales = as_queries(spread(queries))
+    pairs = stored.view(torch.int16)[:, :padded].reshape(len(stored), -1, 2, 2)
+    in_order = pairs.transpose(2, 3).reshape(len(stored), padded)
+    assert torch.equal(in_order[:, :head_dim].double(), numbers)
+    assert not in_order[:, head_dim:].any()
+    assert same(stored[:, padded // 2], scales)
+
+
+@pytest.mark.parametrize("kv_type", KV_TYPES.values(), ids=KV_TYPES)
 @pytest.mark.parametrize("head_dim", [2, 16, 24, 64, 80, 128, 256])
 @pytest.mark.parametrize("group", [1, 3, 7])
-def test_attention(
-    operations: Operations, random: torch.Generator, head_dim: int, group: int, dtype: torch.dtype
-) -> None:
-    """Rows within the window, at its border and far beyond; slots that were not written are NaN and never read."""
+def test_attention(operations: Operations, random: torch.Generator, head_dim: int, group: int, kv_type: KvType) -> None:
+    """Rows within the window, at its border and far beyond, of more and of fewer queries than are attended to at a
+    time; slots that were not written are poison and never read.
+    """
     geometry = LaneGeometry(sink=5, window=43, chunk=16)
-    scale = np.float32(head_dim**-0.5).item()
+    kv = exact_kv(kv_type)
     for start, num_queries in ((0, 1), (0, 9), (40, 16), (1003, 5)):
         row = Lane(geometry, 0, sink_window(SessionOptions(), geometry), length=start).row((7,) * num_queries)
-        blocks = key_blocks.of(row)
-        keys, values = (torch.full((2, geometry.num_slots, head_dim), torch.nan, dtype=dtype) for _ in range(2))
         held = torch.from_numpy(row.retention.slots(row.keys))
-        for tensor in (keys, values):
-            tensor[:, held] = torch.randn(2, len(held), head_dim, generator=random).to(dtype)
+        k, v = (torch.randn(2, len(held), head_dim, generator=random) for _ in range(2))
+        v[:, 0], v[:, -1] = 0.0, 1e-38  # a head of nothing has no scale, and one that is nearly nothing has none
+        slab = Slab(
+            geometry,
+            1,
+            num_layers=1,
+            num_kv_heads=2,
+            head_dim=head_dim,
+            hidden_size=1,
+            kv_type=kv_type,
+            hidden_dtype=torch.float32,
+        )
+        slab.poison()
+        keys, values = slab.keys[0][0], slab.values[0][0]
+        keys[:, held], values[:, held] = kv.stored_keys(k), kv.stored_values(v)
         queries = RowQueries(*(torch.randn(num_queries, 2 * group, head_dim, generator=random) for _ in range(2)))
-        expected = attention.attend(queries, keys, values, attention.view(row))
-        assert same(operations.attend(queries, keys, values, blocks, scale), expected)
+        stored = RowQueries(*(operations.queries(each, kv_type) for each in (queries.to_sinks, queries.to_recent)))
+        found = operations.attend(stored, keys, values, key_blocks.of(row), head_dim, kv_type)
+        assert found.isfinite().all()
+        assert same(found, kv.attend(queries, keys, values, view(row)))
+
+
+@pytest.mark.parametrize("num_queries", [1, 2, 3, 4, 5, 40])
+def test_sums_over_int8_as_large_as_they_get(operations: Operations, num_queries: int) -> None:
+    """Every key, value and query the largest there is, in heads as wide as there are."""
+    head_dim, num_keys = interface.MAX_HEAD_DIM, 3 * BLOCK
+    numbers = torch.full((1, num_keys, head_dim), 127, dtype=torch.int8)
+    numbers[:, ::3] = -127
+    scales = torch.full((1, num_keys, 1), 2.0**-7, dtype=torch.bfloat16)
+    slots = torch.cat([numbers.view(torch.uint8), scales.view(torch.uint8)], dim=-1)
+    q = torch.zeros(num_queries, 1, head_dim)
+    q[:, :, 0] = 3000.0  # spread, all are alike, and each is the largest
+    queries = RowQueries(q, q)
+    blocks = KeyBlocks(
+        np.arange(num_keys), np.ones(num_keys, bool), BLOCK, np.ones((num_queries, num_keys), dtype=bool)
+    )
+    stored = operations.queries(q, INT8)
+    found = operations.attend(RowQueries(stored, stored), slots, slots, blocks, head_dim, INT8)
+    assert same(found, exact_kv(INT8).attend(queries, slots, slots, as_view(blocks)))
+    assert found[0, 0] == pytest.approx(127 * 2.0**-7)
+
+
+@pytest.mark.parametrize("what", ["query", "key", "value"])
+def test_what_is_not_finite_shows_in_attention_over_int8(operations: Operations, what: str) -> None:
+    """Sampling then refuses the logits, as it does those of the eager form."""
+    kv, head_dim = exact_kv(INT8), 64
+    q, k, v = torch.ones(5, 2, head_dim), torch.ones(1, BLOCK, head_dim), torch.ones(1, BLOCK, head_dim)
+    broken = {"query": q[3], "key": k[0, 7], "value": v[0, 7]}[what]
+    broken[..., 9] = torch.inf
+    blocks = KeyBlocks(np.arange(BLOCK), np.ones(BLOCK, bool), 0, np.ones((5, BLOCK), dtype=bool))
+    stored = operations.queries(q, INT8)
+    keys, values = kv.stored_keys(k), kv.stored_values(v)
+    found = operations.attend(RowQueries(stored, stored), keys, values, blocks, head_dim, INT8)
+    eager = kv.attend(RowQueries(q, q), keys, values, as_view(blocks))
+    for mixed in (found, eager):
+        is_lost = ~mixed.isfinite().any(dim=1)
+        assert is_lost.tolist() == [what != "query" or number == 3 for number in range(5)]
 
 
 @pytest.fixture

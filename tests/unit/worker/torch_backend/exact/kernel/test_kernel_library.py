@@ -14,7 +14,7 @@ import structlog
 
 from kakeya_shared.process.service_process import StartError
 from kakeya_worker.engine.seams.verifier import ModelRefused
-from kakeya_worker.program import load_engine
+from kakeya_worker.loading import load_engine
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.torch_backend.exact.kernel import build, interface, library
 

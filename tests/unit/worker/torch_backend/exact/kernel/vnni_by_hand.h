@@ -87,6 +87,24 @@ static inline __attribute__((always_inline)) __m512 halves_by_hand(__m256i halve
   return floats;
 }
 
+// Of each 16 bytes the lower or the upper halves, their numbers in turn.
+template <class Number, bool kUpper>
+BY_HAND unpack_by_hand(__m512i x, __m512i y) {
+  constexpr int kNum = 64 / sizeof(Number), kLane = 16 / sizeof(Number);
+  Number a[kNum], b[kNum], mixed[kNum];
+  std::memcpy(a, &x, sizeof a);
+  std::memcpy(b, &y, sizeof b);
+  for (int i = 0; i < kNum; ++i) {
+    const int from = i / kLane * kLane + i % kLane / 2 + (kUpper ? kLane / 2 : 0);
+    mixed[i] = i % 2 ? b[from] : a[from];
+  }
+  return load_by_hand(mixed);
+}
+
+#define _mm512_unpacklo_epi8 unpack_by_hand<int8_t, false>
+#define _mm512_unpackhi_epi8 unpack_by_hand<int8_t, true>
+#define _mm512_unpacklo_epi16 unpack_by_hand<int16_t, false>
+#define _mm512_unpackhi_epi16 unpack_by_hand<int16_t, true>
 #define _mm512_set1_epi32 set1_by_hand
 #define _mm512_load_si512 load_by_hand
 #define _mm512_dpbusd_epi32 dpbusd_by_hand

@@ -3,6 +3,7 @@
 // A key that a query does not see counts with a weight of zero, so leaving it out changes nothing.
 #pragma once
 
+#include "integer_attention.h"
 #include "variant.h"
 #include "vectors.h"
 
@@ -101,16 +102,10 @@ class AttentionTile {
     }
     for (int q = 0; q < kQueries; ++q) {
       F scores = fold_all(folded[q]) * shape_.scale;
-      scores = select(in(visible_[q][block]), scores, all(-__builtin_inff()));
+      scores = select(in_lanes(visible_[q][block]), scores, all(-__builtin_inff()));
       most[q] = larger(most[q], scores);
       store(scores_[q] + block * kBlock, scores);
     }
-  }
-
-  // A mask of a block's keys, one lane each.
-  static I in(uint16_t visible) {
-    const U bits = load(kLaneBits);
-    return differs(bits & static_cast<uint32_t>(visible), bits & 0u);
   }
 
   void weigh(const F* most) const {
@@ -234,8 +229,11 @@ inline void attend_with(const HeadShape& shape, const Attention& row, int64_t fi
 }
 
 void attend(const HeadShape& shape, const Attention& row, int64_t first, int64_t num) {
-  if (shape.kv_is_float32) attend_with<Float32>(shape, row, first, num);
-  else attend_with<BFloat16>(shape, row, first, num);
+  switch (shape.kv_type) {
+    case kInt8Kv: return attend_in_integers(shape, row, first, num);
+    case kFloat32Kv: return attend_with<Float32>(shape, row, first, num);
+    default: return attend_with<BFloat16>(shape, row, first, num);
+  }
 }
 
 }  // namespace

@@ -100,17 +100,6 @@ KAKEYA_LOCAL UIntPart unpacked(const uint8_t* unit, int quad) {
   return low;
 }
 
-// Two numbers of 16 bits in each lane: adds both products.
-inline IntPart add_pairs(IntPart sum, IntPart x, IntPart y) {
-#if defined(__AVX512VNNI__)
-  return (IntPart)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)x, (__m512i)y);
-#elif defined(__AVX2__)
-  return sum + (IntPart)_mm256_madd_epi16((__m256i)x, (__m256i)y);
-#else
-  return sum + ((x << 16) >> 16) * ((y << 16) >> 16) + (x >> 16) * (y >> 16);
-#endif
-}
-
 // Pairs of int8 as pairs of 16 bits.
 inline IntPart load_pairs(const uint8_t* from) {
 #if defined(__AVX512F__)

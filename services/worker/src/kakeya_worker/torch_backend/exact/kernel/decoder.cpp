@@ -20,6 +20,7 @@ double polynomial(double x, const double (&coefficients)[kNum]) {
   return value;
 }
 
+constexpr int64_t kTasksOfThread = 2;  // of attention in a layer, at least: one that is slower than the others takes one less
 constexpr int64_t kAngles = 3;  // of each token: its key's, and its query's against recent keys and against sinks
 
 // Of a row, the first token that goes on beyond the last layer's attention, among the step's.
@@ -109,7 +110,7 @@ void Decoder::reserve(const Step& step) {
     std::fill_n(row_of_.begin() + row->first_token, row->num_tokens, row);
     std::fill_n(kept_of_.begin() + row->first_kept, row->num_kept, row);
   }
-  scores_size_ = kMaxTileQueries * most_blocks * kBlock;
+  scores_size_ = heads.tile_queries() * most_blocks * kBlock;
   scores_.reserve(threads_.num() * scores_size_);
 }
 
@@ -121,15 +122,23 @@ void Decoder::reserve_quantized(int64_t num_tokens) {
   quantized_.sums = quantized_sums_.reserve(num_tokens * quantized_.num_sums());
 }
 
+// As many as a tile takes, unless threads would have nothing to do then.
+int64_t Decoder::queries_at_once(const Step& step) const {
+  const int64_t num = step.num_tokens * model_.heads.num_heads, num_tasks = threads_.num() * kTasksOfThread;
+  const int64_t share = (num + num_tasks - 1) / num_tasks;
+  const int64_t whole_tiles = (share + kFloatTileQueries - 1) / kFloatTileQueries * kFloatTileQueries;
+  return std::min(whole_tiles, model_.heads.tile_queries());
+}
+
 void Decoder::plan(const Step& step, bool kept_only, std::vector<Task>& tasks) const {
   tasks.clear();
-  const int64_t group = model_.heads.group();
+  const int64_t group = model_.heads.group(), at_once = queries_at_once(step);
   for (int64_t index = 0; index < step.num_rows; ++index) {
     const StepRow& row = step.rows[index];
     const int64_t begin = kept_only ? (row.num_tokens - row.num_kept) * group : 0, end = row.num_tokens * group;
     for (int64_t kv_head = 0; kv_head < model_.heads.num_kv_heads; ++kv_head)
-      for (int64_t first = begin; first < end; first += kMaxTileQueries)
-        tasks.push_back({&row, kv_head, first, std::min(kMaxTileQueries, end - first)});
+      for (int64_t first = begin; first < end; first += at_once)
+        tasks.push_back({&row, kv_head, first, std::min(at_once, end - first)});
   }
 }
 
@@ -190,7 +199,7 @@ void Decoder::write_heads(const Step& step, int number, int64_t token, const Ste
   const HeadShape& heads = model_.heads;
   const int64_t d = heads.head_dim, query_floats = heads.num_heads * heads.padded_head_dim;
   const float* angles = angles_.get() + token * kAngles * d;
-  const int64_t slot = lane_offset(row.lane, 0) + step.slots[token] * d * heads.kv_bytes();
+  const int64_t slot = lane_offset(row.lane, 0) + step.slots[token] * heads.slot_bytes();
   variant_.heads(heads, {
                             .qkv = wide_.get() + token * (heads.num_heads + 2 * heads.num_kv_heads) * d,
                             .q_norm = layer.q_norm,
@@ -202,7 +211,7 @@ void Decoder::write_heads(const Step& step, int number, int64_t token, const Ste
                             .to_sinks = to_sinks_.get() + token * query_floats,
                             .keys = keys_[number] + slot,
                             .values = values_[number] + slot,
-                            .head_stride = num_slots_ * d * heads.kv_bytes(),
+                            .head_stride = num_slots_ * heads.slot_bytes(),
                         });
 }
 
@@ -278,7 +287,7 @@ void Decoder::multiply(int thread, const Linear& linear, int64_t num_tokens, con
 
 int64_t Decoder::lane_offset(int64_t lane, int64_t kv_head) const {
   const HeadShape& heads = model_.heads;
-  return (lane * heads.num_kv_heads + kv_head) * num_slots_ * heads.head_dim * heads.kv_bytes();
+  return (lane * heads.num_kv_heads + kv_head) * num_slots_ * heads.slot_bytes();
 }
 
 }  // namespace kakeya

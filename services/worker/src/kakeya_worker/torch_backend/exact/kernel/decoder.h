@@ -117,6 +117,7 @@ class Decoder {
 
   void reserve(const Step& step);
   void reserve_quantized(int64_t num_tokens);
+  int64_t queries_at_once(const Step& step) const;
   void plan(const Step& step, bool kept_only, std::vector<Task>& tasks) const;
   void run(const Step& step, int thread);
   void begin(const Step& step, int thread);

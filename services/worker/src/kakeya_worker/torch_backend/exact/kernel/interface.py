@@ -8,17 +8,19 @@ from typing import ClassVar
 from torch import Tensor
 
 from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES
+from kakeya_worker.torch_backend.exact.attention.key_blocks import BLOCK
 from kakeya_worker.torch_backend.exact.gguf_blocks.packing import PackedBlocks
-from kakeya_worker.torch_backend.exact.key_blocks import BLOCK
 from kakeya_worker.torch_backend.exact.matrices import Packed
 from kakeya_worker.torch_backend.exact.packing import PANEL_ROWS
 from kakeya_worker.torch_backend.exact.quantization import GROUP
+from kakeya_worker.torch_backend.numerics import BFLOAT16, FLOAT32, INT8, KvType
 
 FORMATS = {name: number for number, name in enumerate(BLOCK_TYPES, 1)}
 """`enum Format` of variant.h; 0 are groups of int8."""
 
 MAX_HEAD_DIM = 256
-TILE_QUERIES = 4  # that are attended to at a time
+FLOAT_TILE_QUERIES, INTEGER_TILE_QUERIES = 4, 64
+"""How many are attended to at a time, over floats and over int8."""
 
 
 class Matrix(Structure):
@@ -41,7 +43,7 @@ class HeadShape(Structure):
         ("head_dim", c_int64),
         ("eps", c_float),
         ("scale", c_float),
-        ("kv_is_float32", c_int32),
+        ("kv_type", c_int32),
         ("padded_head_dim", c_int64),
     ]
 
@@ -110,8 +112,17 @@ class Attention(Structure):
     ]
 
 
+_KV_TYPES = (BFLOAT16, FLOAT32, INT8)  # as `enum KvType` of variant.h has them
 _STRUCTS = (Matrix, Linear, HeadShape, Layer, Model, Slab, StepRow, Step, Heads, Attention)
-_LAYOUT = (*map(ctypes.sizeof, _STRUCTS), PANEL_ROWS, GROUP, BLOCK, MAX_HEAD_DIM, TILE_QUERIES)
+_LAYOUT = (
+    *map(ctypes.sizeof, _STRUCTS),
+    PANEL_ROWS,
+    GROUP,
+    BLOCK,
+    MAX_HEAD_DIM,
+    FLOAT_TILE_QUERIES,
+    INTEGER_TILE_QUERIES,
+)
 _FUNCTIONS = {
     "kakeya_layout": ([c_int], c_int64),
     "kakeya_op_angle": ([c_void_p, c_int64, c_int64, c_void_p], None),
@@ -147,11 +158,11 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def head_shape(
-    num_heads: int, num_kv_heads: int, head_dim: int, eps: float, scale: float, *, kv_is_float32: bool
+    num_heads: int, num_kv_heads: int, head_dim: int, eps: float, scale: float, kv_type: KvType
 ) -> HeadShape:
     """Heads are padded to a power of two, at least a vector of 16."""
     padded = max(16, 1 << (head_dim - 1).bit_length())
-    return HeadShape(num_heads, num_kv_heads, head_dim, eps, scale, int(kv_is_float32), padded)
+    return HeadShape(num_heads, num_kv_heads, head_dim, eps, scale, _KV_TYPES.index(kv_type), padded)
 
 
 def matrix(packed: Packed, stretch: Tensor, bias: Tensor | None) -> Matrix:

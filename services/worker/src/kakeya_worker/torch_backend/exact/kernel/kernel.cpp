@@ -56,7 +56,7 @@ KAKEYA_API int kakeya_decoder_logits(Decoder* decoder, const float* hidden, cons
 KAKEYA_API int64_t kakeya_layout(int index) {
   const int64_t layout[] = {sizeof(Matrix), sizeof(Linear), sizeof(HeadShape), sizeof(Layer),     sizeof(Model),
                             sizeof(Slab),   sizeof(StepRow), sizeof(Step),     sizeof(Heads),    sizeof(Attention),
-                            kPanel,         kGroup,          kBlock,           kMaxHeadDim,      kMaxTileQueries};
+                            kPanel,         kGroup,          kBlock,           kMaxHeadDim,      kFloatTileQueries, kIntegerTileQueries};
   return layout[index];
 }
 
@@ -107,9 +107,9 @@ KAKEYA_API void kakeya_op_heads(const Variant* variant, const HeadShape* shape, 
   variant->heads(*shape, *heads);
 }
 
-// All queries of a row, for one kv head; scores [kMaxTileQueries, blocks * 16].
+// All queries of a row, for one kv head; scores [tile_queries, blocks * 16].
 KAKEYA_API void kakeya_op_attend(const Variant* variant, const HeadShape* shape, const Attention* row) {
-  const int64_t num = row->num_queries * shape->group();
-  for (int64_t first = 0; first < num; first += kMaxTileQueries)
-    variant->attend(*shape, *row, first, num - first < kMaxTileQueries ? num - first : kMaxTileQueries);
+  const int64_t num = row->num_queries * shape->group(), at_once = shape->tile_queries();
+  for (int64_t first = 0; first < num; first += at_once)
+    variant->attend(*shape, *row, first, num - first < at_once ? num - first : at_once);
 }

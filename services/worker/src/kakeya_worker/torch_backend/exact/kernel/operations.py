@@ -1,6 +1,7 @@
 """Single operations of the kernel on tensors, to be compared with those of the eager form."""
 
 import ctypes
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kakeya_worker.torch_backend.exact.attention.key_blocks import BLOCK, KeyBlocks
 from kakeya_worker.torch_backend.exact.kernel import interface
 from kakeya_worker.torch_backend.exact.kernel.interface import pointer
 from kakeya_worker.torch_backend.exact.kernel.library import Kernel
-from kakeya_worker.torch_backend.exact.key_blocks import BLOCK, KeyBlocks
 from kakeya_worker.torch_backend.exact.matrices import Packed, stretch_of
-from kakeya_worker.torch_backend.numerics import RowQueries
+from kakeya_worker.torch_backend.numerics import KvType, RowQueries
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Operations:
         sink_angle: Tensor | None,
         *,
         eps: float,
-        kv_dtype: torch.dtype,
+        kv_type: KvType,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """One token's.
 
@@ -85,30 +86,47 @@ class Operations:
             key_angle, recent_angle, sink_angle: cosines, then sines; [head_dim].
 
         Returns:
-            Queries to recent keys and to sinks [num_heads, head_dim], keys and values [num_kv_heads, head_dim] of the
-            KV's type.
+            Queries to recent keys and to sinks [num_heads, padded head_dim], as the kernel keeps them, and keys and
+            values [num_kv_heads, slot].
         """
         head_dim = qkv.shape[1]
-        is_wide = kv_dtype is torch.float32
-        shape = interface.head_shape(num_heads, num_kv_heads, head_dim, eps, 1.0, kv_is_float32=is_wide)
-        to_recent, to_sinks = (qkv.new_empty(num_heads, shape.padded_head_dim) for _ in range(2))
-        keys, values = (torch.empty(num_kv_heads, head_dim, dtype=kv_dtype) for _ in range(2))
+        shape = interface.head_shape(num_heads, num_kv_heads, head_dim, eps, 1.0, kv_type)
+        to_recent, to_sinks = (qkv.new_zeros(num_heads, shape.padded_head_dim) for _ in range(2))
+        size = kv_type.slot_size(head_dim)
+        keys, values = (torch.empty(num_kv_heads, size, dtype=kv_type.dtype) for _ in range(2))
         tensors = (qkv, q_norm, k_norm, key_angle, recent_angle, sink_angle, to_recent, to_sinks, keys, values)
-        heads = interface.Heads(*map(pointer, tensors), head_stride=head_dim * kv_dtype.itemsize)
+        heads = interface.Heads(*map(pointer, tensors), head_stride=size * kv_type.dtype.itemsize)
         self._library.kakeya_op_heads(self._variant, ctypes.byref(shape), ctypes.byref(heads))
-        return to_recent[:, :head_dim], to_sinks[:, :head_dim], keys, values
+        return to_recent, to_sinks, keys, values
 
-    def attend(self, queries: RowQueries, keys: Tensor, values: Tensor, blocks: KeyBlocks, scale: float) -> Tensor:
-        """As `exact.attention.attend`: keys and values [kv_heads, slots, head_dim] of the KV's type."""
-        num_queries, num_heads, head_dim = queries.to_recent.shape
+    def queries(self, queries: Tensor, kv_type: KvType) -> Tensor:
+        """As the kernel keeps them, neither normed nor rotated; [queries, heads, head_dim], the last one padded."""
+        num_heads, head_dim = queries.shape[1:]
+        no_kv = queries.new_zeros(2, head_dim)
+        each = (torch.cat([of_one, no_kv]) for of_one in queries)
+        nothing = (None,) * 5
+        return torch.stack([self.heads(qkv, num_heads, 1, *nothing, eps=0.0, kv_type=kv_type)[0] for qkv in each])
+
+    def attend(
+        self, queries: RowQueries, keys: Tensor, values: Tensor, blocks: KeyBlocks, head_dim: int, kv_type: KvType
+    ) -> Tensor:
+        """As `exact.attention.attend` and `exact.integer_attention.attend`, with queries as `heads` returns them.
+
+        Args:
+            queries: [queries, heads, padded head_dim].
+            keys, values: [kv_heads, slots, slot].
+        """
+        num_queries, num_heads, _ = queries.to_recent.shape
         num_kv_heads = len(keys)
-        is_wide = keys.dtype is torch.float32
-        shape = interface.head_shape(num_heads, num_kv_heads, head_dim, 0.0, scale, kv_is_float32=is_wide)
-        to_recent, to_sinks = (_padded(q, shape.padded_head_dim) for q in (queries.to_recent, queries.to_sinks))
+        scale = 1 / math.sqrt(head_dim)
+        shape = interface.head_shape(num_heads, num_kv_heads, head_dim, 0.0, scale, kv_type)
+        to_recent, to_sinks = queries.to_recent.contiguous(), queries.to_sinks.contiguous()
         slots = torch.from_numpy(blocks.slots).to(torch.int32)
         visible = torch.from_numpy(blocks.visible_bits.view("<i2").copy())
         mixed = to_recent.new_empty(num_queries, num_heads, head_dim)
-        scores = to_recent.new_empty(interface.TILE_QUERIES, blocks.num_blocks * BLOCK)
+        scores = to_recent.new_empty(
+            max(interface.FLOAT_TILE_QUERIES, interface.INTEGER_TILE_QUERIES), blocks.num_blocks * BLOCK
+        )
         group = num_heads // num_kv_heads
         for kv_head in range(num_kv_heads):
             row = interface.Attention(
@@ -131,8 +149,3 @@ class Operations:
     @property
     def _variant(self) -> int:
         return self.kernel.variant
-
-
-def _padded(heads: Tensor, size: int) -> Tensor:
-    """[queries, heads, head_dim] -> [queries, heads, size]."""
-    return torch.nn.functional.pad(heads, (0, size - heads.shape[-1])).contiguous()

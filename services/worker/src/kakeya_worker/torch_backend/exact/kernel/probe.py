@@ -13,19 +13,22 @@ from torch import Tensor
 
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES, BlockType
-from kakeya_worker.torch_backend.exact import attention, integer_product
-from kakeya_worker.torch_backend.exact.arithmetic import exp, round_to
+from kakeya_worker.torch_backend.exact import integer_product
+from kakeya_worker.torch_backend.exact.arithmetic import exp
+from kakeya_worker.torch_backend.exact.attention.exact_kv import exact_kv
+from kakeya_worker.torch_backend.exact.attention.int8_kv import as_queries, spread
+from kakeya_worker.torch_backend.exact.attention.key_blocks import BLOCK, KeyBlocks
+from kakeya_worker.torch_backend.exact.attention.row_view import as_view
 from kakeya_worker.torch_backend.exact.gguf_blocks.linear import BlockLinear
 from kakeya_worker.torch_backend.exact.gguf_blocks.packing import pack_blocks
 from kakeya_worker.torch_backend.exact.kernel import build
 from kakeya_worker.torch_backend.exact.kernel.library import Kernel
 from kakeya_worker.torch_backend.exact.kernel.operations import Operations
-from kakeya_worker.torch_backend.exact.key_blocks import BLOCK, KeyBlocks
 from kakeya_worker.torch_backend.exact.linear import Int8Linear
 from kakeya_worker.torch_backend.exact.numerics import rms_norm, swiglu
 from kakeya_worker.torch_backend.exact.packing import pack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, num_groups
-from kakeya_worker.torch_backend.numerics import RowQueries
+from kakeya_worker.torch_backend.numerics import INT8, KV_TYPES, KvType, RowQueries
 from kakeya_worker.torch_backend.rope import Rope
 from kakeya_worker.torch_backend.weights import BlockMatrix, Scales
 
@@ -77,11 +80,11 @@ def comparisons(kernel: Kernel, *, with_blocks: bool) -> Iterator[Comparison]:
     gate_up = torch.cat([random(3, 80), torch.tensor([[0.0, -100.0, 100.0, 1e30] * 20])]) * 4.0
     yield Comparison("swiglu", operations.swiglu(gate_up), swiglu(*gate_up.chunk(2, dim=-1)))
     yield from _angles(operations)
-    for dtype in (torch.bfloat16, torch.float32):
+    for kv_type in KV_TYPES.values():
         for head_dim in (8, 24, 40, 64, 80, 128, 256):
-            yield from _heads(operations, head_dim, dtype, random)
+            yield from _heads(operations, head_dim, kv_type, random)
             for num_heads in (2, 4, 14):  # tiles of one query, two and four
-                yield _attention(operations, num_heads, head_dim, dtype, random)
+                yield _attention(operations, num_heads, head_dim, kv_type, random)
 
 
 def _linear(operations: Operations, generator: torch.Generator) -> Iterator[Comparison]:
@@ -151,30 +154,47 @@ def _angles(operations: Operations) -> Iterator[Comparison]:
 
 
 def _heads(
-    operations: Operations, head_dim: int, dtype: torch.dtype, random: Callable[..., Tensor]
+    operations: Operations, head_dim: int, kv_type: KvType, random: Callable[..., Tensor]
 ) -> Iterator[Comparison]:
     """Four queries and two keys, normed and rotated; keys and values rounded to the KV's type."""
     qkv, weights = random(4 + 2 * 2, head_dim), random(2, head_dim)
     rotations = [Rope(np.geomspace(0.15, 1e-6, head_dim // 2)).at(np.array([position])) for position in (900, 901, 67)]
     angles = [torch.cat([rotation.cos.flatten(), rotation.sin.flatten()]) for rotation in rotations]
-    found = operations.heads(qkv, 4, 2, weights[0], weights[1], *angles, eps=1e-6, kv_dtype=dtype)
+    found = operations.heads(qkv, 4, 2, weights[0], weights[1], *angles, eps=1e-6, kv_type=kv_type)
     q, k = (rms_norm(heads, weight, 1e-6) for heads, weight in zip(qkv[:6].split([4, 2]), weights, strict=True))
     key, recent, sink = (rotate(heads[None])[0] for rotate, heads in zip(rotations, (k, q, q), strict=True))
-    for kernel, eager in zip(found, (recent, sink, round_to(key, dtype), round_to(qkv[6:], dtype)), strict=True):
+    kv = exact_kv(kv_type)
+    for queries, eager in zip(found, (recent, sink), strict=False):
+        for kernel_part, eager_part in _same_form(queries, eager, kv_type):
+            yield Comparison("heads", kernel_part, eager_part)
+    for kernel, eager in zip(found[2:], (kv.stored_keys(key), kv.stored_values(qkv[6:])), strict=True):
         yield Comparison("heads", kernel, eager)
 
 
+def _same_form(stored: Tensor, queries: Tensor, kv_type: KvType) -> Iterator[tuple[Tensor, Tensor]]:
+    """Queries as the kernel keeps them, [heads, padded head_dim], and those that it was given, [heads, head_dim]."""
+    head_dim, padded = queries.shape[-1], stored.shape[-1]
+    if kv_type is not INT8:
+        yield stored[:, :head_dim], queries
+        return
+    numbers, scales = as_queries(spread(queries))
+    quads = stored.view(torch.int16)[:, :padded].unflatten(-1, (-1, 2, 2)).mT.flatten(-3)
+    yield quads[:, :head_dim], numbers.to(torch.int16)
+    yield stored[:, padded // 2], scales
+
+
 def _attention(
-    operations: Operations, num_heads: int, head_dim: int, dtype: torch.dtype, random: Callable[..., Tensor]
+    operations: Operations, num_heads: int, head_dim: int, kv_type: KvType, random: Callable[..., Tensor]
 ) -> Comparison:
     """Three queries of some heads over one block of sinks and three of recent keys; some places hold nothing."""
-    keys, values = (random(2, 6 * BLOCK, head_dim).to(dtype) for _ in range(2))
+    kv = exact_kv(kv_type)
+    keys, values = kv.stored_keys(random(2, 6 * BLOCK, head_dim)), kv.stored_values(random(2, 6 * BLOCK, head_dim))
     queries = RowQueries(random(3, num_heads, head_dim), random(3, num_heads, head_dim))
     places = np.arange(4 * BLOCK)
     is_present = (places >= BLOCK + 5) & (places < 4 * BLOCK - 3) | (places < 4)
     seen = np.stack([is_present & (places % 7 != query) for query in range(3)])
     slots = np.where(is_present, (places * 5 + 1) % (6 * BLOCK), 0)
     blocks = KeyBlocks(slots, is_present, BLOCK, seen)
-    scale = np.float32(head_dim**-0.5).item()
-    mixed = operations.attend(queries, keys, values, blocks, scale)
-    return Comparison("attention", mixed, attention.attend(queries, keys, values, attention.as_view(blocks)))
+    stored = RowQueries(*(operations.queries(each, kv_type) for each in (queries.to_sinks, queries.to_recent)))
+    mixed = operations.attend(stored, keys, values, blocks, head_dim, kv_type)
+    return Comparison("attention", mixed, kv.attend(queries, keys, values, as_view(blocks)))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "blocks.h"
+#include "integer_kv.h"
 
 namespace kakeya {
 namespace {
@@ -37,9 +38,6 @@ void norm(const float* x, const float* weight, float eps, int64_t size, float* y
   for (int64_t i = 0; i < size; i += kLanes)
     store_some(y + i, load_some(x + i, size - i) * inverse * load_some(weight + i, size - i), size - i);
 }
-
-constexpr float kActivationLimit = 32639.0f;     // 127 * 256 + 127
-constexpr float kLeastMagnitude = 0x1p-100f;     // rows below it count as zero: their reciprocal would overflow
 
 // The sums of a token's runs, made of sixteen vectors of sixteen activations at once.
 class RunSumsWriter {
@@ -82,7 +80,7 @@ void quantize(const float* x, const Linear& layer, const Quantized& target, int6
   const float magnitude = as<float>(largest(most));
   const float inverse = magnitude < kLeastMagnitude ? 0.0f : kActivationLimit / magnitude;
   // Not a number where an activation is none or infinite: so is then all that the row makes, as in the eager form.
-  target.scales[token] = magnitude / kActivationLimit * (magnitude - magnitude == 0.0f ? 1.0f : __builtin_nanf(""));
+  target.scales[token] = not_a_number_unless_finite(magnitude / kActivationLimit);
   int32_t* corrections = target.corrections + token * target.num_corrections();
   const bool has_blocks = layer.has_blocks();
   RunSumsWriter sums(target, token);
@@ -152,6 +150,30 @@ inline void rotate_or_copy(const float* head, const float* angle, int64_t head_d
   else rotate(head, angle, head_dim, rotated);
 }
 
+// Queries and keys are turned before they become integers, so that no channel is much larger than the others.
+inline void integer_heads(const HeadShape& shape, const Heads& heads) {
+  const int64_t d = shape.head_dim, padded = shape.padded_head_dim;
+  float prepared[kMaxHeadDim], rotated[kMaxHeadDim];
+  const float* head = heads.qkv;
+  for (int64_t h = 0; h < shape.num_heads; ++h, head += d) {
+    prepare_head(shape, head, heads.q_norm, prepared);
+    const auto store_rotated = [&](const float* angle, float* queries) {
+      rotate_or_copy(prepared, angle, d, rotated);
+      spread(rotated, d);
+      store_query(rotated, d, queries + h * padded, padded);
+    };
+    store_rotated(heads.recent_angle, heads.to_recent);
+    store_rotated(heads.sink_angle, heads.to_sinks);
+  }
+  for (int64_t h = 0; h < shape.num_kv_heads; ++h, head += d) {
+    prepare_head(shape, head, heads.k_norm, prepared);
+    rotate_or_copy(prepared, heads.key_angle, d, rotated);
+    spread(rotated, d);
+    store_slot(rotated, d, heads.keys + h * heads.head_stride);
+  }
+  for (int64_t h = 0; h < shape.num_kv_heads; ++h, head += d) store_slot(head, d, heads.values + h * heads.head_stride);
+}
+
 template <class KV>
 inline void round_head(const float* head, int64_t head_dim, char* slot) {
   auto* stored = reinterpret_cast<typename KV::Stored*>(slot);
@@ -177,8 +199,11 @@ inline void all_heads(const HeadShape& shape, const Heads& heads) {
 }
 
 void heads(const HeadShape& shape, const Heads& heads) {
-  if (shape.kv_is_float32) all_heads<Float32>(shape, heads);
-  else all_heads<BFloat16>(shape, heads);
+  switch (shape.kv_type) {
+    case kInt8Kv: return integer_heads(shape, heads);
+    case kFloat32Kv: return all_heads<Float32>(shape, heads);
+    default: return all_heads<BFloat16>(shape, heads);
+  }
 }
 
 void exp_in_place(float* x, int64_t size) {

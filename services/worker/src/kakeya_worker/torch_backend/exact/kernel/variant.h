@@ -14,7 +14,8 @@ constexpr int64_t kPanel = 64;  // outputs that lie together in a packed matrix
 constexpr int64_t kGroup = 64;  // inputs of an output that share a scale
 constexpr int64_t kBlock = 16;  // keys that are summed one after the other
 constexpr int64_t kMaxHeadDim = 256;
-constexpr int64_t kMaxTileQueries = 4;
+constexpr int64_t kFloatTileQueries = 4;     // that are attended to at a time
+constexpr int64_t kIntegerTileQueries = 64;  // likewise over int8, whose blocks of keys are turned once for all of them
 
 // How the weights of a matrix are written: in groups of 64 inputs, or as a type of GGUF's has them (blocks.h).
 enum Format : int64_t { kInt8, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
@@ -84,6 +85,9 @@ struct Target {
   bool adds;
 };
 
+// K and V in the slab. An int8 slot is followed by its scale, a bfloat16.
+enum KvType : int32_t { kBFloat16Kv, kFloat32Kv, kInt8Kv };
+
 // The heads of one token, out of the product with q, k, v.
 struct Heads {
   const float* qkv;          // [heads + 2 kv_heads, head_dim]
@@ -92,7 +96,7 @@ struct Heads {
   const float* key_angle;    // cosines, then sines: [2, head_dim / 2]; null where nothing is rotated
   const float* recent_angle;
   const float* sink_angle;
-  float* to_recent;          // queries; [heads, padded_head_dim], 0 beyond head_dim
+  float* to_recent;          // queries; [heads, padded_head_dim], 0 beyond head_dim; over int8 as StoredQuery has them
   float* to_sinks;
   char* keys;                // of kv head 0 at the token's slot
   char* values;
@@ -103,7 +107,7 @@ struct Heads {
 struct Attention {
   const float* to_recent;   // of the group's first head and the row's first query
   const float* to_sinks;
-  const char* keys;         // of the lane and kv head: [slots, head_dim]
+  const char* keys;         // of the lane and kv head: [slots, slot_bytes]
   const char* values;
   const int32_t* slots;     // [blocks, 16]
   const uint16_t* visible;  // one bit a key: [queries, blocks]
@@ -111,7 +115,7 @@ struct Attention {
   int32_t num_sink_blocks;  // the first ones
   int32_t num_queries;
   float* mixed;             // [queries, heads, head_dim], of the group's first head
-  float* scores;            // scratch: [kMaxTileQueries, blocks * 16]
+  float* scores;            // scratch: [tile_queries, blocks * 16]
 };
 
 // The shape of a model's attention.
@@ -121,11 +125,12 @@ struct HeadShape {
   int64_t head_dim;
   float eps;
   float scale;  // 1 / sqrt(head_dim)
-  int32_t kv_is_float32;
+  int32_t kv_type;
   int64_t padded_head_dim;  // a power of two, at least 16
 
   KAKEYA_LOCAL int64_t group() const { return num_heads / num_kv_heads; }
-  KAKEYA_LOCAL int64_t kv_bytes() const { return kv_is_float32 ? 4 : 2; }
+  KAKEYA_LOCAL int64_t slot_bytes() const { return kv_type == kInt8Kv ? head_dim + 2 : head_dim * (kv_type == kFloat32Kv ? 4 : 2); }
+  KAKEYA_LOCAL int64_t tile_queries() const { return kv_type == kInt8Kv ? kIntegerTileQueries : kFloatTileQueries; }
 };
 
 struct Variant {
@@ -142,7 +147,7 @@ struct Variant {
   void (*product)(const Matrix& matrix, const Quantized& x, int64_t num_tokens, int64_t first_panel, int64_t last_panel,
                   const Target& target);
   void (*heads)(const HeadShape& shape, const Heads& heads);
-  // Flat queries (query * group + head of the group) first .. first + num - 1, num <= kMaxTileQueries.
+  // Flat queries (query * group + head of the group) first .. first + num - 1, num <= tile_queries().
   void (*attend)(const HeadShape& shape, const Attention& row, int64_t first, int64_t num);
   // exp(x) for x <= 0, in place; for tests.
   void (*exp)(float* x, int64_t size);

@@ -45,6 +45,7 @@ typedef Wide<FloatPart, float> F;
 typedef Wide<IntPart, int32_t> I;
 typedef Wide<UIntPart, uint32_t> U;
 
+constexpr uint32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 constexpr uint32_t kLaneBits[kLanes] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
 
 // With p = 0, 1 .. as constants, not as a loop, of which compilers would keep the parts in memory.
@@ -172,12 +173,49 @@ inline Wide<Part, Lane> larger(Wide<Part, Lane> x, Wide<Part, Lane> y) {
   return select(is_above(x, y), x, y);
 }
 
+// A mask of a block's sixteen keys, a lane each, out of a bit each.
+inline I in_lanes(uint16_t keys) {
+  const U bits = load(kLaneBits);
+  return differs(bits & static_cast<uint32_t>(keys), bits & 0u);
+}
+
+#define KAKEYA_SWAPPED(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+
+// Lane i holds what lane i ^ kStep held; kStep is below the lanes of a part.
+template <int kStep, class Part>
+KAKEYA_LOCAL Part swapped(Part x) {
+#if defined(__AVX512F__)
+  if constexpr (kStep == 8) return KAKEYA_SWAPPED(x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  if constexpr (kStep == 4) return KAKEYA_SWAPPED(x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+  if constexpr (kStep == 2) return KAKEYA_SWAPPED(x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  return KAKEYA_SWAPPED(x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+#elif defined(__AVX2__)
+  if constexpr (kStep == 4) return KAKEYA_SWAPPED(x, 4, 5, 6, 7, 0, 1, 2, 3);
+  if constexpr (kStep == 2) return KAKEYA_SWAPPED(x, 2, 3, 0, 1, 6, 7, 4, 5);
+  return KAKEYA_SWAPPED(x, 1, 0, 3, 2, 5, 4, 7, 6);
+#else
+  if constexpr (kStep == 2) return KAKEYA_SWAPPED(x, 2, 3, 0, 1);
+  return KAKEYA_SWAPPED(x, 1, 0, 3, 2);
+#endif
+}
+
 template <class Part, class Lane>
 inline Lane largest(Wide<Part, Lane> x) {
-  Lane value = x.part[0][0];
-  for (int p = 0; p < kParts; ++p)
-    for (int lane = 0; lane < kPartLanes; ++lane) value = x.part[p][lane] > value ? x.part[p][lane] : value;
-  return value;
+  Part value = x.part[0];
+  for (int p = 1; p < kParts; ++p) value = value > x.part[p] ? value : x.part[p];
+  const auto fold = [&](auto step) __attribute__((always_inline)) {
+    const Part other = swapped<step>(value);
+    value = value > other ? value : other;
+  };
+#if defined(__AVX512F__)
+  fold(std::integral_constant<int, 8>{});
+#endif
+#if defined(__AVX2__) || defined(__AVX512F__)
+  fold(std::integral_constant<int, 4>{});
+#endif
+  fold(std::integral_constant<int, 2>{});
+  fold(std::integral_constant<int, 1>{});
+  return value[0];
 }
 
 inline int32_t total(I x) {
@@ -187,10 +225,17 @@ inline int32_t total(I x) {
   return sum;
 }
 
-// Halves of two vectors added at once, in groups of lanes: of a group's first half come a's sums, of its second b's.
-#define KAKEYA_FOLD(name, first, second)               \
-  inline FloatPart name(FloatPart a, FloatPart b) {    \
-    return KAKEYA_LANES first + KAKEYA_LANES second;   \
+// Halves of two vectors joined at once, in groups of lanes: of a group's first half come a's, of its second b's.
+struct Added {
+  static KAKEYA_LOCAL FloatPart join(FloatPart a, FloatPart b) { return a + b; }
+};
+struct Larger {
+  static KAKEYA_LOCAL IntPart join(IntPart a, IntPart b) { return a > b ? a : b; }
+};
+#define KAKEYA_FOLD(name, first, second)                      \
+  template <class Joined, class Part>                         \
+  KAKEYA_LOCAL Part name(Part a, Part b) {                    \
+    return Joined::join(KAKEYA_LANES first, KAKEYA_LANES second); \
   }
 #define KAKEYA_LANES(...) __builtin_shufflevector(a, b, __VA_ARGS__)
 
@@ -201,32 +246,48 @@ KAKEYA_FOLD(fold_4, (0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27), 
 KAKEYA_FOLD(fold_2, (0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29), (2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31))
 KAKEYA_FOLD(fold_1, (0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30), (1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31))
 
-inline FloatPart to_fours(const F* x) { return fold_4(fold_8(x[0].part[0], x[4].part[0]), fold_8(x[8].part[0], x[12].part[0])); }
+template <class J, class Part, class Lane>
+KAKEYA_LOCAL Part to_fours(const Wide<Part, Lane>* x) {
+  return fold_4<J>(fold_8<J>(x[0].part[0], x[4].part[0]), fold_8<J>(x[8].part[0], x[12].part[0]));
+}
 
 #elif defined(__AVX2__)
 KAKEYA_FOLD(fold_4, (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
 KAKEYA_FOLD(fold_2, (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15))
 KAKEYA_FOLD(fold_1, (0, 2, 8, 10, 4, 6, 12, 14), (1, 3, 9, 11, 5, 7, 13, 15))
 
-inline FloatPart to_fours(const F* x) { return fold_4(x[0].part[0] + x[0].part[1], x[4].part[0] + x[4].part[1]); }
+template <class J, class Part, class Lane>
+KAKEYA_LOCAL Part to_fours(const Wide<Part, Lane>* x) {
+  return fold_4<J>(J::join(x[0].part[0], x[0].part[1]), J::join(x[4].part[0], x[4].part[1]));
+}
 
 #else
 KAKEYA_FOLD(fold_2, (0, 1, 4, 5), (2, 3, 6, 7))
 KAKEYA_FOLD(fold_1, (0, 2, 4, 6), (1, 3, 5, 7))
 
-inline FloatPart to_fours(const F* x) { return (x->part[0] + x->part[2]) + (x->part[1] + x->part[3]); }
+template <class J, class Part, class Lane>
+KAKEYA_LOCAL Part to_fours(const Wide<Part, Lane>* x) {
+  return J::join(J::join(x->part[0], x->part[2]), J::join(x->part[1], x->part[3]));
+}
 
 #endif
 #undef KAKEYA_FOLD
 #undef KAKEYA_LANES
 
-// The folds by halves of sixteen vectors, one in each lane.
-inline F fold_all(const F* x) {
-  F folds;
-  KAKEYA_EACH_PART(const F* own = x + p * kPartLanes;
-                   folds.part[p] = fold_1(fold_2(to_fours(own), to_fours(own + 1)), fold_2(to_fours(own + 2), to_fours(own + 3))));
-  return folds;
+template <class J, class Part, class Lane>
+KAKEYA_LOCAL Wide<Part, Lane> join_all(const Wide<Part, Lane>* x) {
+  Wide<Part, Lane> joined;
+  KAKEYA_EACH_PART(const auto* own = x + p * kPartLanes;
+                   joined.part[p] = fold_1<J>(fold_2<J>(to_fours<J>(own), to_fours<J>(own + 1)),
+                                              fold_2<J>(to_fours<J>(own + 2), to_fours<J>(own + 3))));
+  return joined;
 }
+
+// The folds by halves of sixteen vectors, one in each lane.
+inline F fold_all(const F* x) { return join_all<Added>(x); }
+
+// The largest lanes of sixteen vectors, one in each lane.
+inline I largest_of_all(const I* x) { return join_all<Larger>(x); }
 
 inline float fold(F x) {
   float lanes[kLanes];
@@ -266,6 +327,17 @@ inline UIntPart widen(const uint16_t* x) {
   HalfPart half;
   std::memcpy(&half, x, sizeof half);
   return __builtin_convertvector(half, UIntPart);
+#endif
+}
+
+// Two numbers of 16 bits in each lane: adds both products.
+inline IntPart add_pairs(IntPart sum, IntPart x, IntPart y) {
+#if defined(__AVX512VNNI__)
+  return (IntPart)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)x, (__m512i)y);
+#elif defined(__AVX2__)
+  return sum + (IntPart)_mm256_madd_epi16((__m256i)x, (__m256i)y);
+#else
+  return sum + ((x << 16) >> 16) * ((y << 16) >> 16) + (x >> 16) * (y >> 16);
 #endif
 }
 

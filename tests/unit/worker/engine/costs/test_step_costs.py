@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts, fit
+from kakeya_worker.engine.costs.step_costs import MeasuredStep, StepCosts, fit
 
 SIZES = [(1, 1), (1, 2052), (5, 8200), (5, 11), (17, 33_000), (17, 137)]  # tokens and visible slots
 _costs = st.builds(StepCosts, st.floats(1e-4, 1.0), st.floats(0.0, 1e-2), st.floats(0.0, 1e-4))

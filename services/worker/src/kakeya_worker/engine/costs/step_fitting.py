@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import structlog
 
+from kakeya_worker.engine.costs.step_costs import MeasuredStep, StepMeasures
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import Retention, RetentionPolicy, SessionOptions
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
-from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepMeasures
 
 _log = structlog.get_logger()
 FITTING_SECONDS = 1.0  # after which only those steps are still run that are needed

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from kakeya_worker.engine.costs import step_fitting
+from kakeya_worker.engine.costs.step_costs import MeasuredStep, StepCosts, fit
+from kakeya_worker.engine.costs.step_fitting import NUM_NEEDED, measure_steps
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
 from kakeya_worker.engine.seams.row import Row
-from kakeya_worker.engine.steps import step_fitting
-from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts, fit
-from kakeya_worker.engine.steps.step_fitting import NUM_NEEDED, measure_steps
 from kakeya_worker.torch_backend import TorchVerifier
 
 COSTS = StepCosts(step_seconds=0.02, token_seconds=0.002, slot_seconds=0.000_02)
@@ -70,7 +70,7 @@ import sys
 import psutil
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
-from kakeya_worker.engine.steps.step_fitting import measure_steps
+from kakeya_worker.engine.costs.step_fitting import measure_steps
 from kakeya_worker.torch_backend import TorchVerifier
 
 verifier = TorchVerifier(sys.argv[1], weights="int8", kv_dtype="auto", num_threads=1, cache_directory=None)

@@ -5,7 +5,7 @@ import math
 import pytest
 from structlog.testing import capture_logs
 
-from kakeya_worker.engine.steps.step_costs import FREE, REFIT_STEPS, MeasuredStep, StepCosts, StepMeasures
+from kakeya_worker.engine.costs.step_costs import FREE, REFIT_STEPS, MeasuredStep, StepCosts, StepMeasures
 
 BEFORE = StepCosts(step_seconds=0.012, token_seconds=0.0002, slot_seconds=0.000_001)
 AFTER = StepCosts(step_seconds=0.002, token_seconds=0.0001, slot_seconds=0.000_000_3)

@@ -1,0 +1,1 @@
+"""What steps cost: measured at start, and by those that ran."""
