@@ -2,7 +2,7 @@
 
     python -m tests.walk [--json FILE]
 
-Both are traced in one process, after a warm-up, until nothing of ours goes on any more. An append has 4 tokens, a
+Both are traced in one process, after a warm-up, until nothing of ours goes on any more. An append has 2 tokens, a
 generate 8. Each is made several times, and the shortest way is told. What is counted: `tests.walk.way`. Commit 95cc93b
 has 53 files, 23 of the router and 91 returns to these for the append, and 57, 24 and 123 for the generate.
 """
@@ -22,7 +22,8 @@ import kakeya
 from tests.walk.one_process import one_process
 from tests.walk.way import Watch, Way, purpose
 
-_TOKENS = (5, 6, 7, 8)
+# So few that each traced append finds a history for which no snapshot is thought of.
+_TOKENS = (5, 6)
 _NUM_GENERATED = 8
 _NUM_WARM = 2
 _NUM_TRACED = 3

@@ -18,7 +18,7 @@ import kakeya
 from kakeya_router.operations import journal
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
-from kakeya_router.workers import acknowledgements
+from kakeya_router.workers import answers
 from kakeya_worker import program as worker_program
 from kakeya_worker.settings import WorkerSettings
 from tests.ports import free_port
@@ -50,7 +50,7 @@ async def one_process(directory: Path) -> AsyncIterator[OneProcess]:
     with (
         redis_server() as redis,
         patch.object(journal, "_GROUP_SECONDS", _HOUR),
-        patch.object(acknowledgements, "_BATCH_SECONDS", _HOUR),
+        patch.object(answers, "BATCH_SECONDS", _HOUR),
     ):
         router = RouterSettings(
             redis=redis.url,

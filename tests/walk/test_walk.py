@@ -14,8 +14,8 @@ from tests.walk.way import Step, Watch, Way, purpose
 
 # What is reached today: whoever gets it shorter lowers it here.
 CEILING = {
-    "append": {"files": 54, "router_files": 20, "router_returns": 73},
-    "generate": {"files": 61, "router_files": 24, "router_returns": 125},
+    "append": {"files": 54, "router_files": 20, "router_returns": 72},
+    "generate": {"files": 61, "router_files": 24, "router_returns": 122},
 }
 
 

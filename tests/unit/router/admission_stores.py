@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.fleet.fleet_store import FleetStore
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import ReserveSession
@@ -25,6 +26,8 @@ from kakeya_router.store.sessions.queue_store import Entry, Place, QueueStore
 from kakeya_router.store.sessions.session_changes import UNLIMITED, Cause, Limits
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.store.worker_record import WorkerRecord
+from kakeya_router.workers.fleet import Fleet
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from tests.unit.router.session_stores import SessionStores
 
 POOL = PoolName("p")
@@ -155,3 +158,9 @@ async def stores_on(url: str) -> AsyncIterator[Stores]:
         QueueStore(connection, lease_seconds=60, queue_length=1000),
     )
     await connection.aclose()
+
+
+def fleet_on(redis: RedisConnection, tasks: DetachedTasks) -> Fleet:
+    """That looks when it is told to, and at all."""
+    workers = WorkerStore(redis, worker_lease_seconds=60)
+    return Fleet(workers, FleetStore(redis), tasks, lambda some: some, interval_seconds=3600)

@@ -22,6 +22,7 @@ from kakeya_shared.contract.features import (
     MASKED_ENDS,
     REASONING,
     REPETITION_PENALTY,
+    TOKEN_STREAM,
 )
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (
@@ -49,7 +50,7 @@ BYTES_PER_TOKEN = 100
 LANE_BYTES = NUM_SLOTS * BYTES_PER_TOKEN
 VOCAB_SIZE = 1000
 EOS = 7
-EVERY_FEATURE = (APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY)
+EVERY_FEATURE = (APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY, TOKEN_STREAM)
 CREDITS = 64
 FINGERPRINT = "f" * 64
 TOKENIZER_DIGEST = "d" * 64
@@ -121,6 +122,35 @@ class Lane:
             raise HistoryLengthMismatch("another history")
 
 
+@dataclass
+class TokenStream:
+    """Tokens of several answers that go out together, and the lanes of these by number."""
+
+    tokens: pb.StreamTokensResponse = field(default_factory=pb.StreamTokensResponse)
+    lanes: dict[int, Lane] = field(default_factory=dict)
+    any: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def put(self, answer: int, token_id: int, detail: pb.TokenDetail | None) -> None:
+        if detail is not None:
+            self.tokens.details[len(self.tokens.answers)].CopyFrom(detail)
+        self.tokens.answers.append(answer)
+        self.tokens.token_ids.append(token_id)
+        self.any.set()
+
+    async def next(self) -> pb.StreamTokensResponse:
+        await self.any.wait()
+        self.any.clear()
+        await asyncio.sleep(0)  # the others of the step
+        taken, self.tokens = self.tokens, pb.StreamTokensResponse()
+        return taken
+
+    async def hear(self, requests: AsyncIterator[pb.StreamTokensRequest]) -> None:
+        async for request in requests:
+            for said in request.acknowledged:
+                if (lane := self.lanes.get(said.answer)) is not None:
+                    lane.num_acknowledged = max(lane.num_acknowledged, said.num_tokens)
+
+
 class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
     """Use as a context manager.
 
@@ -131,6 +161,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         drafting: what opened lanes are to draft with, by session id.
         generating: what came in the calls of Generate.
         acknowledging: what came in the calls of Acknowledge.
+        streams: of tokens, by number.
         checking: what came in the calls of CheckGrammar.
         sink, window: of a session that does not ask; together they fill the lane.
         flowing: clear it and no step takes place.
@@ -200,6 +231,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.drafting: dict[str, str] = {}
         self.generating: list[pb.GenerateRequest] = []
         self.acknowledging: list[pb.AcknowledgeRequest] = []
+        self.streams: dict[int, TokenStream] = {}
         self.checking: list[pb.Grammar] = []
         self.prefill_seconds = 0.25
         self.rss_bytes = 0
@@ -498,7 +530,10 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
     async def Generate(self, request: pb.GenerateRequest, context: object) -> AsyncIterator[pb.GenerateResponse]:
         self._enter("Generate")
         self.generating.append(request)
+        stream = self._stream(request)
         lane = await self._begin(request)
+        if stream is not None:
+            stream.lanes[request.answer] = lane
         lane.busy = True
         lane.num_acknowledged = 0
         generated: list[int] = []
@@ -511,7 +546,10 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 length = len(lane.token_ids)
                 generated.append(EOS if length == self.eos_after else self.first_token_id + length % 800)
                 lane.token_ids.append(generated[-1])
-                yield pb.GenerateResponse(token_id=generated[-1], detail=_detail(request, generated[-1]))
+                if stream is None:
+                    yield pb.GenerateResponse(token_id=generated[-1], detail=_detail(request, generated[-1]))
+                else:
+                    stream.put(request.answer, generated[-1], _detail(request, generated[-1]))
         finally:
             lane.busy = False
         if self.forgets_done:
@@ -533,6 +571,29 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         except asyncio.CancelledError:
             self.num_cut_short += 1
             raise
+
+    def _stream(self, request: pb.GenerateRequest) -> TokenStream | None:
+        if not request.HasField("token_stream"):
+            return None
+        if request.token_stream not in self.streams:
+            raise OperationStopped("no such stream")
+        return self.streams[request.token_stream]
+
+    async def StreamTokens(
+        self, requests: AsyncIterator[pb.StreamTokensRequest], context: Any
+    ) -> AsyncIterator[pb.StreamTokensResponse]:
+        self._enter("StreamTokens")
+        number, stream = next(self.numbers), TokenStream()
+        self.streams[number] = stream
+        hearing = asyncio.create_task(stream.hear(requests))
+        try:
+            yield pb.StreamTokensResponse(stream=number)
+            while True:
+                yield await stream.next()
+        finally:
+            del self.streams[number]
+            hearing.cancel()
+            await asyncio.wait([hearing])
 
     async def CheckGrammar(self, request: pb.CheckGrammarRequest, context: object) -> pb.CheckGrammarResponse:
         self._enter("CheckGrammar")
@@ -581,7 +642,10 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         return pb.CloseSessionResponse(final_history_length=len(lane.token_ids))
 
     async def GetSlab(self, request: pb.GetSlabRequest, context: object) -> pb.GetSlabResponse:
-        raise NotImplementedError
+        return pb.GetSlabResponse(
+            num_lanes_in_use=len(self.lanes),
+            kv_live_bytes=sum(lane.state().kv_live_bytes for lane in self.lanes.values()),
+        )
 
 
 def _finish_reason(
@@ -614,6 +678,7 @@ def generate(
     produced: Sequence[int] = (),
     timeout: float | None = None,
     journaled_length: int = 0,
+    running: RunningCall | None = None,
 ) -> AsyncGenerator[Token | Done, None]:
     """What a worker answers to a Generate under the first lease of a session."""
     record = SessionRecord(
@@ -634,4 +699,4 @@ def generate(
     )
     request = GenerateRequest(SessionId(session_id), max_tokens, Sampling(seed=1))
     message = request.message(record, max_tokens=max_tokens, produced=produced)
-    return client.generate(record, message, timeout, RunningCall(), lambda: journaled_length)
+    return client.generate(record, message, timeout, running or RunningCall(), lambda: journaled_length)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import Identity
-from kakeya_router.store.outcomes import EndOperation
+from kakeya_router.store.outcomes import EndOperation, RenewOperation
 from kakeya_router.store.session_record import Claim, Incarnation, LaneState, PoolName, SessionRecord, WorkerId
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.creation_store import CreationStore
@@ -45,6 +45,13 @@ class SessionStores(
     ) -> Answer[EndOperation]:
         lane = LaneState(at.history_length, at.kv_live_bytes, at.retained, at.num_rewinds, at.history_digest)
         return await self.end_operation(record, claim, lane, at.journal_length, at.token_ids, closes=closes)
+
+    async def renew_operation(self, record: SessionRecord, claim: Claim) -> RenewOperation:
+        """One lease alone; raises what is raised for it."""
+        (outcome,) = await self.renew_operations([(record, claim)])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     async def all_of(self, pool: PoolName) -> list[SessionRecord]:
         glances, _ = await self.page(pool, 0, 1000)

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 import grpc
 import redis.asyncio
+import structlog.testing
 
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
 from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
@@ -37,6 +39,7 @@ FAST: dict[str, Any] = {
     "reap_interval_seconds": 0.05,
     "heartbeat_interval_seconds": 0.1,
     "worker_lease_seconds": LONG_SECONDS,
+    "worker_silence_seconds": LONG_SECONDS,
     "operation_lease_seconds": LONG_SECONDS,
     "lost_retention_seconds": LONG_SECONDS,
     "shutdown_grace_seconds": 0.5,
@@ -69,6 +72,27 @@ async def eventually(condition: Callable[[], Awaitable[Any]], timeout_seconds: f
             if result:
                 return result
             await asyncio.sleep(0.01)
+
+
+async def _has_looked(router: Router) -> bool:
+    """One with a short time-out may look several times, on a busy machine."""
+    try:
+        await router._parts.base.fleet.look()
+    except StoreUnavailable:
+        return False
+    return True
+
+
+async def leave(call: Any, rpc: str) -> None:
+    """Cancels a call, and waits until its router has ended it: whatever the test does next comes after that."""
+    ended = {"event": "call", "status": "CANCELLED"}
+
+    async def is_ended() -> bool:
+        return any(line["method"].endswith(f"/{rpc}") for line in lines if ended.items() <= line.items())
+
+    with structlog.testing.capture_logs() as lines:
+        call.cancel()
+        await eventually(is_ended)
 
 
 class Showing:
@@ -238,6 +262,8 @@ class Stack:
         worker = await self._exits.enter_async_context(FakeWorker(worker_id, **fields))
         worker.leases = self.redis
         await client.join(worker)
+        for router in self.routers:  # which would see it within a second
+            await eventually(partial(_has_looked, router))
         if beating:
             worker.keep_beating(client.registry)
         return worker

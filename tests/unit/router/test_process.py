@@ -20,7 +20,8 @@ from kakeya_router.settings import RouterSettings
 from kakeya_shared.errors.tree import Draining
 from kakeya_shared.process.service_process import EXIT_CONFIG, StartError
 from tests import ports
-from tests.unit.router.stack import LONG_SECONDS, Stack, answer, eventually
+from tests.read_once import read_once
+from tests.unit.router.stack import FAST, LONG_SECONDS, Stack, answer, eventually
 
 
 @pytest.fixture
@@ -105,7 +106,8 @@ async def test_the_program_runs_until_it_is_told_to_stop(redis_url: str) -> None
     await asyncio.wait_for(serving, LONG_SECONDS)
 
 
-async def test_running_calls_get_their_grace_and_new_ones_are_refused(stack: Stack) -> None:
+async def test_running_calls_of_a_lone_router_get_their_grace_and_new_ones_are_refused(stack: Stack) -> None:
+    """It goes on taking heartbeats: workers would lose their leases while a call runs."""
     client = await stack.router(shutdown_grace_seconds=3600)
     worker = await stack.worker(client)
     session_id = await client.session()
@@ -126,10 +128,38 @@ async def test_running_calls_get_their_grace_and_new_ones_are_refused(stack: Sta
     for call in (client.create(), client.close(session_id), client.generate(session_id)):
         with pytest.raises(Draining):
             await call
+    await stack.worker(client, "worker-b")
     worker.flowing.set()
     assert (await appending).history_length == 1
     await asyncio.wait_for(stopping, LONG_SECONDS)  # and not for all of the grace
     assert not await stack.redis.exists("kakeya:routers")
+
+
+async def test_running_calls_get_their_grace_and_new_ones_go_to_another_router(stack: Stack) -> None:
+    """Over the connection that there is, and without an error: it was given up for new calls."""
+    leaving = await stack.router(shutdown_grace_seconds=3600)
+    worker = await stack.worker(leaving)
+    async with Router(read_once(RouterSettings, **({"redis": stack.url} | FAST))) as staying:
+        client = stack.client(f"ipv4:{leaving.address},{staying.address}")
+        session_id, idle = await client.session(), await client.session()
+        worker.flowing.clear()
+        appending = asyncio.create_task(client.append(session_id, [1]))
+        while not worker.calls["Append"]:
+            await asyncio.sleep(0.01)
+        stopping = asyncio.create_task(stack.stop_routers())
+
+        async def listens_no_more() -> bool:
+            host, _, port = leaving.address.rpartition(":")
+            with socket.socket() as probe:
+                return probe.connect_ex((host, int(port))) != 0
+
+        await eventually(listens_no_more)
+        assert (await client.info(idle)).history_length == 0
+        assert not appending.done()
+        worker.flowing.set()
+        assert (await appending).history_length == 1
+        await asyncio.wait_for(stopping, LONG_SECONDS)  # and not for all of the grace
+        assert await stack.redis.zrange("kakeya:routers", 0, -1) == [staying.address]
 
 
 async def test_a_call_that_outlasts_the_grace_is_sent_elsewhere_and_written_through(stack: Stack) -> None:

@@ -187,9 +187,9 @@ async def test_a_worker_is_called_with_the_certificate_of_now(authority: Authori
         os.replace(second.key, first.key)
         assert await _length(clients, worker) == 2
         assert clients.at(worker.address) is not before
-        await clients.retain([worker.address])  # a stream still runs on the old channel
+        await clients.retain()  # a stream still runs on the old channel
         assert len([response async for response in stream]) == 100
-        await clients.retain([worker.address])
+        await clients.retain()
         with pytest.raises(WorkerUnreachable, match="closed"):
             await anext(generate(before, "t", 100))
         assert await _length(clients, worker) == 3

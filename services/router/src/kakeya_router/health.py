@@ -5,8 +5,9 @@ from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
-from kakeya_router.store.connection import RedisConnection, UnknownLayout
+from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.layout import UnknownLayout
 from kakeya_router.store.self_check import check_rights, faults
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.endured_loop import endured_loop

@@ -13,7 +13,7 @@ from kakeya_router.api import admin_service, registry_service, runtime_service
 from kakeya_router.health import StoreWatch
 from kakeya_router.metrics import PREFIX
 from kakeya_router.settings import RouterSettings
-from kakeya_router.store.connection import UnknownLayout
+from kakeya_router.store.layout import UnknownLayout
 from kakeya_router.tunnels.tunnel_port import PortTakenError
 from kakeya_router.wiring import Parts
 from kakeya_shared.errors.tree import StoreUnavailable
@@ -93,10 +93,11 @@ class Router:
             self._advertised,
             self._server.set_serving,
             self._announce_tunnel_port,
-            interval_seconds=self._settings.heartbeat_interval_seconds,
+            interval_seconds=parts.base.look_seconds,
         )
-        loops = (watch, parts.base.fleet, parts.reaper, parts.drainer, parts.queue)
+        loops = (watch, parts.base.fleet, parts.base.probing, parts.reaper, parts.drainer, parts.queue)
         self._loops = [asyncio.create_task(loop) for loop in (*(each.run() for each in loops), parts.queue.listen())]
+        self._renewals = asyncio.create_task(parts.renewals.run())
         _log.info(
             "router listens",
             address=self.address,
@@ -143,10 +144,13 @@ class Router:
             async with asyncio.timeout(_SETTLE_SECONDS):
                 await parts.base.stores.workers.forget_router(self._advertised)
                 await parts.base.stores.tunnels.forget(self._advertised)
+                if await parts.base.stores.workers.routers():  # else heartbeats would have no place to go to meanwhile
+                    self._server.turn_away(self._settings.shutdown_grace_seconds + _SETTLE_SECONDS)
         await parts.gate.close(self._settings.shutdown_grace_seconds)
         parts.base.tunnels.close()
         await self._server.__aexit__(kind, error, trace)
         await parts.base.tasks.drain(_SETTLE_SECONDS)
+        await cancelled(self._renewals)  # until here operations may run
         await parts.base.workers.aclose()
         await parts.base.tunnel_port.close()
         await parts.base.redis.aclose()

@@ -41,7 +41,7 @@ class RouterSettings(TunnelSettings):
         "admission": "admission queue_seconds queue_length close_idle_after_seconds placement default_model",
         "quotas": "tenant_max_sessions tenant_max_bytes tenant_tokens_per_minute key_max_sessions",
         "sessions": "reap_interval_seconds",
-        "workers": "heartbeat_interval_seconds worker_lease_seconds worker_ca",
+        "workers": "heartbeat_interval_seconds worker_lease_seconds worker_silence_seconds worker_ca",
         "recovery": "operation_lease_seconds journal_tokens recovery_seconds lost_retention_seconds",
         "limits of requests": "max_append_tokens max_generate_tokens max_history_tokens max_label_bytes",
         "limits of calls": "max_calls max_calls_per_tenant",
@@ -175,14 +175,20 @@ class RouterSettings(TunnelSettings):
         ge=1,
     )
     heartbeat_interval_seconds: float = seconds(
-        1.0,
+        5.0,
         "how often workers report",
-        reason="five chances within the default lease, a few hundred bytes each",
+        reason="four chances within the default lease; 1,000 workers cost a router a fifth of a core",
     )
     worker_lease_seconds: float = seconds(
-        5.0,
+        20.0,
         "without a heartbeat for so long a worker is lost",
-        reason="five missed heartbeats are no accident",
+        reason="four missed heartbeats are no accident",
+    )
+    worker_silence_seconds: float = seconds(
+        3.0,
+        "a router gives up a worker that runs calls of its own and has not answered it for so long, whatever the "
+        "lease; it asks each second. One that is reached through tunnels is waited for",
+        reason="no healthy worker is silent for so long, and a person still waits",
     )
     lost_retention_seconds: float = seconds(
         30.0,

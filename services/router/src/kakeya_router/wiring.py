@@ -45,12 +45,10 @@ from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.keys import ROOM
 from kakeya_router.store.servers.subscription import messages
 from kakeya_router.store.sessions.session_changes import TimesToLive
-from kakeya_router.workers import placement
 from kakeya_router.workers.fleet_gauges import FleetGauges
 from kakeya_router.workers.fleet_reading import FleetReading
 from kakeya_router.workers.ledger_audit import LedgerAudit
 from kakeya_router.workers.worker_sweep import WorkerSweep
-from kakeya_shared import plugins
 
 _GIVES_WAY = {
     "auto": GivesWay.IS_SAVED,
@@ -66,7 +64,6 @@ class Lanes:
 
     def __init__(self, settings: RouterSettings, base: Base) -> None:
         stores, workers, tasks = base.stores, base.workers, base.tasks
-        order: placement.Placement = plugins.load(placement.GROUP, settings.placement)()
         self.closing = Closing(stores.closings, workers, base.snapshotting, tasks)
         self.parking = Parking(
             stores.lanes,
@@ -79,7 +76,7 @@ class Lanes:
         )
         self.keeping = Keeping(
             stores.lists,
-            stores.workers,
+            base.fleet,
             self.parking,
             self.closing,
             tasks,
@@ -99,21 +96,21 @@ class Lanes:
         )
         self.queue = AdmissionQueue(
             stores.queue,
-            stores.workers,
+            base.fleet,
             tasks,
             rooms=lambda: messages(settings.redis, settings.redis_timeout_seconds, ROOM),
             idle_lanes=idle_lanes,
         )
         self.search = Search(
-            stores.workers,
-            order,
+            base.fleet,
+            base.placement,
             self.queue,
             idle_lanes,
             base.metrics,
             wait_seconds=0.0 if settings.admission == "reject" else settings.queue_seconds or None,
         )
         self.resuming = Resuming(stores.lanes, stores.journals, stores.snapshots, workers, self.search)
-        self.moving = Moving(stores.lanes, stores.workers, workers, order, base.snapshotting, tasks, base.metrics)
+        self.moving = Moving(stores.lanes, base.fleet, workers, base.placement, base.snapshotting, tasks, base.metrics)
 
 
 class Work:
@@ -139,7 +136,8 @@ class Work:
             lease_seconds=settings.operation_lease_seconds,
             metrics=metrics,
         )
-        base.fleet.on_look = operations.see_workers
+        base.fleet.on_look = operations.running_now.see_workers
+        base.probing.on_silent = operations.running_now.hear_silent
         self.appending = Appending(operations, recovery, snapshotting, workers, self.limits, metrics)
         self.generating = Generating(operations, recovery, self.appending, snapshotting, workers, self.limits, metrics)
         turning = Turning(operations, self.appending, self.generating, snapshotting, self.limits)
@@ -153,6 +151,7 @@ class Work:
             stores.creations,
             stores.closings,
             stores.workers,
+            base.fleet,
             tasks,
             lanes.search,
             Opening(stores.creations, past_lanes, workers, tasks, lanes.closing, sources, lanes.keeping),
@@ -165,7 +164,7 @@ class Work:
             key_max_sessions=settings.key_max_sessions,
         )
         self.sweep = WorkerSweep(stores.lists, stores.workers, times_to_live)
-        self.tagging = Tagging(stores.tags, stores.workers, default_model=settings.default_model)
+        self.tagging = Tagging(stores.tags, base.fleet, default_model=settings.default_model)
         self.turns = Turns(stores.creations, self.sessions, turning, self.tagging, tasks)
 
 
@@ -180,7 +179,7 @@ class Parts:
         stores, seconds = base.stores, settings.reap_interval_seconds
         lanes = Lanes(settings, base)
         work = Work(settings, base, lanes)
-        self.queue = lanes.queue
+        self.queue, self.renewals = lanes.queue, work.operations.renewals()
         self.reaper = Reaper(
             base.redis,
             stores.lists,
@@ -197,9 +196,9 @@ class Parts:
             interval_seconds=seconds,
             grace_seconds=base.grace_seconds,
         )
-        self.drainer = Drainer(stores.lists, stores.workers, work.park_requests, lanes.moving, interval_seconds=seconds)
+        self.drainer = Drainer(stores.lists, base.fleet, work.park_requests, lanes.moving, interval_seconds=seconds)
         self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
-        pages, models = SessionPages(stores.lists, stores.workers), Models(stores.workers, settings.default_model)
+        pages, models = SessionPages(stores.lists, stores.workers), Models(base.fleet, settings.default_model)
         self.runtime_service = RuntimeService(
             stores.lists,
             work.sessions,
@@ -245,6 +244,8 @@ def _fleet_reading(base: Base, queue: AdmissionQueue, operations: Operations, *,
 def _registry_service(settings: RouterSettings, base: Base, work: Work, tunnelling: Tunnelling) -> RegistryService:
     return RegistryService(
         base.stores.workers,
+        base.stores.heartbeats,
+        base.fleet,
         work.sweep,
         base.snapshotting,
         tunnelling,

@@ -423,6 +423,17 @@ async def test_many_at_once_are_never_over_the_quota(keyed: Keyed) -> None:
     await clients[0].session()
 
 
+async def test_a_repeated_request_is_held_against_the_quota_of_no_other_pool(redis_url: str) -> None:
+    async with keyed_on(redis_url, tenant_max_sessions=1) as keyed:
+        for pool in ("one", "other"):
+            await keyed.worker(worker_id=f"worker-{pool}", pool=pool, num_lanes=4)
+        client = await keyed.tenant("acme")
+        made = [await client.session(request_id=name) for name in ("a", "b")]
+        assert {session_id.split(".")[0] for session_id in made} == {"one", "other"}
+        for _ in range(4):
+            assert [await client.session(request_id=name) for name in ("a", "b")] == made
+
+
 async def test_a_keys_quota_is_its_own(redis_url: str) -> None:
     async with keyed_on(redis_url, key_max_sessions=1) as keyed:
         await keyed.worker()

@@ -72,7 +72,7 @@ async def test_workers_that_disagree_have_no_tokenizer_in_common(client: Client,
 async def test_a_worker_that_an_older_router_let_in_says_nothing_of_its_tokenizer(client: Client, stack: Stack) -> None:
     await stack.worker(client, "worker-a")
     assert await stack.redis.hdel("kakeya:{tiny}:worker:worker-a", "tokenizer_digest") == 1
-    (served,) = await models(client)
+    (served,) = await models(await stack.router())
     assert served.tokenizer_digest == ""
     assert (await client.workers())["worker-a"].tokenizer_digest == ""
 

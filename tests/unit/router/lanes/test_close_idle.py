@@ -1,7 +1,7 @@
 """The lane of an idle session for who waits: whose it may be, and when it is not touched."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,12 +14,12 @@ from kakeya_router.store.outcomes import ReserveSession
 from kakeya_router.store.session_record import Claim, PoolName, SessionId, SessionRecord, WorkerId
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Intent, TimesToLive
+from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.sessions.session_store import Answer
-from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import QueueTimedOut, SessionNotFound
 from kakeya_shared.process.detached_tasks import DetachedTasks
-from tests.unit.router.admission_stores import KEYS, POOL, Stores, stores_on, worker_record
+from tests.unit.router.admission_stores import KEYS, POOL, Stores, fleet_on, stores_on, worker_record
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.lanes.test_queue import waiting
@@ -43,7 +43,7 @@ async def stores(redis_url: str) -> AsyncIterator[Stores]:
 def idle_lanes_of(stores: Stores, closing: type[Closing]) -> tuple[WorkerClients, IdleLanes]:
     """With the connections that they have, which are to be closed."""
     workers, tasks = WorkerClients(), DetachedTasks()
-    fleet = Fleet(stores.workers, interval_seconds=3600)
+    fleet = fleet_on(stores.redis, tasks)
     snapshotting = Snapshotting(
         stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000
     )
@@ -320,6 +320,24 @@ async def test_two_who_make_room_do_not_go_for_one_session(stores: Stores) -> No
     goes.set()
     assert await first
     assert closed == ["p.one"]
+    await workers.aclose()
+
+
+async def test_whom_to_choose_is_read_off_an_index(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record is read of the eight that are idle."""
+    workers, idle_lanes = idle_lanes_of(stores, Closing)
+    opened = [await stores.opened(str(number)) for number in range(8)]
+    await age(stores, "3", 60)
+    read: list[SessionId] = []
+    records = SessionLists.records
+
+    async def counted(lists: SessionLists, pool: PoolName, session_ids: Sequence[SessionId]) -> list[SessionRecord]:
+        read.extend(session_ids)
+        return await records(lists, pool, session_ids)
+
+    monkeypatch.setattr(SessionLists, "records", counted)
+    assert await idle_lanes.make_room("", {POOL: {WorkerId("w")}}, SessionId(""))
+    assert read == [opened[3].session_id]
     await workers.aclose()
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from kakeya_router.store.connection import RedisConnection
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import Incarnation, SessionRecord
-from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import NoWorker, QueueTimedOut, SnapshotRefused
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_stubs.v1 import runtime_pb2 as api
+from tests.unit.router.admission_stores import fleet_on
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, FINGERPRINT, LANE_BYTES, FakeWorker, SnapshotFiles
 from tests.unit.router.lanes.test_moving import is_on
 from tests.unit.router.lanes.test_parking import expected, generated, is_parked, lean_on_the_store, ledger, turns
@@ -168,7 +168,7 @@ async def test_who_reads_its_snapshots_may_be_of_another_fingerprint(stack: Stac
         records.append(SessionRecord.from_hash(await stack.redis.hgetall(f"kakeya:{{tiny}}:session:{session_id}")))
     await be_lost(worker)
     redis = RedisConnection(stack.url)
-    fleet = Fleet(WorkerStore(redis, worker_lease_seconds=60), interval_seconds=1)
+    fleet = fleet_on(redis, DetachedTasks())
     try:
         async with asyncio.timeout(LONG_SECONDS):
             await fleet.look()

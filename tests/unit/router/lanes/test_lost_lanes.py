@@ -11,11 +11,10 @@ import pytest
 import structlog
 
 from kakeya_router.contract import refusals
-from kakeya_router.operations.operations import Operations
+from kakeya_router.operations.operation import Running
 from kakeya_router.snapshots import snapshot_files as snapshot_files_module
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.connection import RedisConnection
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import ResumeSession
 from kakeya_router.store.session_record import Claim, Incarnation, SessionId, SessionRecord, State, WorkerId
 from kakeya_router.store.sessions.lane_store import LaneStore
@@ -39,6 +38,7 @@ from kakeya_shared.errors.tree import (
 from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
+from tests.unit.router.admission_stores import fleet_on
 from tests.unit.router.fake_worker import FakeWorker, Lane, SnapshotFiles
 from tests.unit.router.lapses import be_lost, die
 from tests.unit.router.session_stores import SessionStores
@@ -362,7 +362,7 @@ async def test_where_no_worker_resumes_a_session_it_waits_for_its_next_call(
 async def test_a_look_at_the_workers_that_fails_is_not_the_last(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[frozenset[str]] = []
 
-    def see(_: Operations, incarnations: frozenset[str]) -> None:
+    def see(_: Running, incarnations: frozenset[str]) -> None:
         seen.append(incarnations)
         if len(seen) == 1:
             raise A_BUG
@@ -370,7 +370,7 @@ async def test_a_look_at_the_workers_that_fails_is_not_the_last(stack: Stack, mo
     async def seen_often() -> bool:
         return len(seen) >= 3
 
-    monkeypatch.setattr(Operations, "see_workers", see)
+    monkeypatch.setattr(Running, "see_workers", see)
     with structlog.testing.capture_logs() as lines:
         await stack.router()
         await eventually(seen_often)
@@ -428,7 +428,7 @@ async def desk_on(stack: Stack, url: str, files: SnapshotFiles) -> AsyncIterator
     await client.append(session_id, [1, 2, 3, 4, 5])
     redis, workers, tasks = RedisConnection(url), WorkerClients(), DetachedTasks()
     store = SessionStores(redis, "desk")
-    fleet = Fleet(WorkerStore(redis, worker_lease_seconds=60), interval_seconds=60)
+    fleet = fleet_on(redis, tasks)
     snapshotting = Snapshotting(store, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000)
     yield Desk(stack, snapshotting, store, fleet, tasks, session_id, worker)
     await tasks.drain(1)

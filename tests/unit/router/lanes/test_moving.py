@@ -307,8 +307,8 @@ async def test_it_does_not_go_back_to_where_nobody_has_it(stack: Stack, monkeypa
         length = await turns(client, session_id)
         await eventually(lambda: has_snapshot(stack, session_id, length))  # noqa: B023  # awaited at once
     other = await stack.worker(client, "worker-b")
-    await fleets[0].look()
     await client.drain("worker-a")
+    await fleets[0].look()
     await eventually(lambda: is_on(client, session_id, other))
     left.stop_beating()
     await left.vanish()

@@ -30,7 +30,7 @@ from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorke
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.lanes.test_queue import stand, waiting
 from tests.unit.router.lapses import Waits
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, begin_ahead, eventually, has_snapshot
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, begin_ahead, eventually, has_snapshot, leave
 
 SESSION = "kakeya:{{tiny}}:session:{}"
 OPERATION = "kakeya:{{tiny}}:op:{}"
@@ -244,7 +244,7 @@ async def test_who_leaves_while_its_session_is_parked_has_it_parked(client: Clie
     storing.writing.clear()
     call = client.runtime.ParkSession(api.ParkSessionRequest(session_id=session_id))
     await eventually(lambda: called(storing, "WriteSnapshot", 1))
-    call.cancel()
+    await leave(call, "ParkSession")
     storing.writing.set()
     await eventually(lambda: is_parked(client, session_id))
 
@@ -290,8 +290,9 @@ async def test_what_cannot_be_had_any_more_cannot_be_parked(stack: Stack) -> Non
 
 
 async def test_what_a_vanished_router_left_behind_is_ended_first(
-    stack: Stack, client: Client, storing: FakeWorker
+    stack: Stack, client: Client, storing: FakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(parking_module, "_WRITE_SECONDS", 0.1)  # no snapshot is written before it has ended
     session_id = await client.session()
     await client.append(session_id, [1, 2])
     storing.lanes[session_id].token_ids += [3, 4]

@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from kakeya_router.access.callers import ANYBODY
+from kakeya_router.lanes import waiter as waiter_module
 from kakeya_router.lanes.admission_queue import AdmissionQueue
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
@@ -31,7 +32,7 @@ from kakeya_shared.errors.tree import (
 from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
-from tests.unit.router.admission_stores import stores_on
+from tests.unit.router.admission_stores import fleet_on, stores_on
 from tests.unit.router.fake_worker import LANE_BYTES, FakeWorker
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.lapses import Waits, expire
@@ -578,8 +579,9 @@ async def test_a_question_that_redis_does_not_answer_is_asked_again(
 
 
 async def test_a_router_that_shuts_down_lets_nobody_wait(redis_url: str) -> None:
+    tasks = DetachedTasks()
     async with stores_on(redis_url) as stores:
-        queue = AdmissionQueue(stores.queue, stores.workers, DetachedTasks(), rooms=no_rooms, idle_lanes=None)
+        queue = AdmissionQueue(stores.queue, fleet_on(stores.redis, tasks), tasks, rooms=no_rooms, idle_lanes=None)
         queue.close()
         with pytest.raises(Draining):
             async with queue.waiting(Waiter(Wanted(ANYBODY, "m", {PoolName("p")}), 100)):
@@ -670,7 +672,7 @@ async def test_what_a_waiter_has_begun_to_enter_it_leaves_again(redis_url: str) 
     entered, answered, tasks = asyncio.Event(), asyncio.Event(), DetachedTasks()
     async with stores_on(redis_url) as stores:
         store = Slow(stores.redis, lease_seconds=60, queue_length=10)
-        queue = AdmissionQueue(store, stores.workers, tasks, rooms=no_rooms, idle_lanes=None)
+        queue = AdmissionQueue(store, fleet_on(stores.redis, tasks), tasks, rooms=no_rooms, idle_lanes=None)
         waiter = Waiter(Wanted(ANYBODY, "m", {PoolName("p")}), 100)
         call = asyncio.create_task(return_and_leave())
         await entered.wait()
@@ -695,3 +697,20 @@ async def test_who_finds_one_of_two_lines_full_waits_in_the_other(stack: Stack) 
     await client.close(held)
     assert (await client.info(await second)).worker == "worker-b"
     first.cancel()
+
+
+async def test_a_worker_that_is_just_closing_a_lane_is_tried_again_soon(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the ledger it has room before it is asked to close a parked session's lane."""
+    monkeypatch.setattr(waiter_module, "_PAUSE_SECONDS", 3600.0)
+    client = await stack.router(**QUEUE)
+    worker = await stack.worker(client, num_lanes=1)
+    held = await client.session()
+    waits = [await waiting(stack, client) for _ in range(2)]
+    worker.failures["OpenSession"] = [NoCapacity("all 1 lanes are in use") for _ in range(3)]
+    await client.close(held)
+    first = await waits[0]
+    assert worker.calls["OpenSession"] == 1 + 4
+    await client.close(first)
+    await waits[1]

@@ -9,7 +9,6 @@ import pytest
 
 from kakeya_router.api import watching
 from kakeya_router.live import board as boards
-from kakeya_router.live import sampling
 from kakeya_router.live.views import Sight
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
@@ -119,8 +118,8 @@ async def _read(call: Any) -> None:
         pass
 
 
-async def test_a_worker_comes_is_late_and_goes(stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "_LATE_MS", 200)
+async def test_a_worker_comes_is_late_and_goes(stack: Stack, client: Client) -> None:
+    stack.routers[0]._parts.base.board.late_ms = 200
     async with viewing(client) as viewer:
         assert not viewer.workers
         worker = await stack.worker(client)
@@ -252,7 +251,7 @@ async def test_a_router_that_ends_sends_its_viewers_away_at_once(stack: Stack) -
 
 
 async def test_a_board_that_is_closed_shows_nothing(stack: Stack) -> None:
-    board = boards.Board(None, None, None)  # type: ignore[arg-type]  # it asks none of them
+    board = boards.Board(None, None, None, late_ms=1)  # type: ignore[arg-type]  # it asks none of them
     board.close()
     with pytest.raises(Draining):
         await anext(board.watch(Sight(None), 0.1))

@@ -1,9 +1,11 @@
 """Generated tokens on their way into Redis: in groups, and not one of them lost where Redis fails."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from kakeya_router.metrics import no_metrics
 from kakeya_router.operations import journal as journal_module
-from kakeya_router.operations.journal import Journal
+from kakeya_router.operations.journal import Journal, JournalGroups
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.recovery import is_broken
 from kakeya_router.store.outcomes import ExtendJournal
@@ -27,7 +29,7 @@ from kakeya_router.store.session_record import (
     State,
     WorkerId,
 )
-from kakeya_router.store.sessions.operation_store import JournalEnd, OperationStore
+from kakeya_router.store.sessions.operation_store import JournalEnd, JournalPart, OperationStore
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN, Taken, pack, unpack
 from kakeya_shared.errors.tree import OperationStopped, StoreUnavailable
@@ -80,7 +82,7 @@ class ScriptedStore:
         start: int,
         token_ids: Sequence[int],
         max_tokens: int,
-        start_tags: Sequence[str],
+        start_tags: Sequence[str] = (),
     ) -> JournalEnd:
         assert (claim, max_tokens, start_tags) == (CLAIM, MAX_TOKENS, ())
         self.writes.append((start, tuple(token_ids)))
@@ -90,6 +92,12 @@ class ScriptedStore:
         if isinstance(fault, Exception):
             raise fault
         return JournalEnd(ExtendJournal(fault), start + len(token_ids))
+
+    async def extend_journals(self, parts: Sequence[JournalPart]) -> list[JournalEnd | Exception]:
+        return [
+            await self.extend_journal(part.record, part.claim, part.start, part.token_ids, part.max_tokens)
+            for part in parts
+        ]
 
 
 class Written:
@@ -114,7 +122,9 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def journal_on(store: ScriptedStore, written: Written) -> Journal:
-    return Journal(cast(OperationStore, store), RECORD, CLAIM, MAX_TOKENS, written.lengths.append, no_metrics())
+    made = cast(OperationStore, store)
+    groups = JournalGroups(made, DetachedTasks(), no_metrics())
+    return Journal(made, groups, RECORD, CLAIM, MAX_TOKENS, written.lengths.append)
 
 
 def add_all(journal: Journal, token_ids: Sequence[int]) -> None:
@@ -139,7 +149,7 @@ async def refusing(fault: Fault, written: Written) -> AsyncIterator[Journal]:
     """A journal whose first group could not be written."""
     store = ScriptedStore(fault)
     journal = journal_on(store, written)
-    async with journal.writing():
+    with journal.writing():
         add_all(journal, GROUP)
         await until(lambda: bool(store.writes))
         await settled()
@@ -152,7 +162,7 @@ async def in_a_write(store: ScriptedStore, written: Written) -> AsyncIterator[Jo
     """A journal whose first group is being written, until the store's answers are set."""
     journal = journal_on(store, written)
     store.answers.clear()
-    async with journal.writing():
+    with journal.writing():
         add_all(journal, GROUP)
         await until(lambda: bool(store.writes))
         yield journal
@@ -162,7 +172,7 @@ async def in_a_write(store: ScriptedStore, written: Written) -> AsyncIterator[Jo
 async def test_sixteen_tokens_are_a_group(written: Written) -> None:
     store = ScriptedStore()
     journal = journal_on(store, written)
-    async with journal.writing():
+    with journal.writing():
         add_all(journal, GROUP[:-1])
         await settled()
         assert (store.writes, journal.length, len(journal.pending)) == ([], 7, 15)
@@ -174,11 +184,22 @@ async def test_sixteen_tokens_are_a_group(written: Written) -> None:
         assert (len(store.writes), journal.pending) == (1, [50])  # of the next group
 
 
+@pytest.mark.usefixtures("_no_pauses")
+async def test_a_group_has_waited_since_its_first_token(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count(100.0)
+    monkeypatch.setattr(journal_module, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    async with in_a_write(ScriptedStore(), written) as journal:
+        assert journal.waits_since == 100.0
+        add_all(journal, GROUP)  # while the first group is being written
+        assert journal.waits_since == 101.0
+        assert journal.part().waits_since == 101.0
+
+
 async def test_fewer_are_written_together_after_a_pause(written: Written) -> None:
     store = ScriptedStore()
     journal = journal_on(store, written)
     clock = asyncio.get_running_loop().time
-    async with journal.writing():
+    with journal.writing():
         journal.add(50)
         started = clock()
         await asyncio.sleep(0.01)
@@ -232,7 +253,7 @@ async def test_nothing_is_written_while_nothing_comes(written: Written, monkeypa
     monkeypatch.setattr(journal_module, "_GROUP_SECONDS", 0)
     store = ScriptedStore()
     journal = journal_on(store, written)
-    async with journal.writing():
+    with journal.writing():
         await asyncio.sleep(0.02)
         assert (store.writes, written.lengths) == ([], [])
         journal.add(50)
@@ -244,7 +265,7 @@ async def test_nothing_is_written_while_nothing_comes(written: Written, monkeypa
 async def test_what_is_pending_on_the_way_out_stays_so(written: Written) -> None:
     store = ScriptedStore()
     journal = journal_on(store, written)
-    async with journal.writing():
+    with journal.writing():
         add_all(journal, [50, 51])
         await settled()
     add_all(journal, GROUP)  # nobody writes any more
@@ -264,13 +285,31 @@ async def test_a_write_that_was_cut_off_on_the_way_out_is_repeated(written: Writ
     assert (journal.length, journal.pending) == (24, [])
 
 
-async def test_the_way_out_ends_the_writing_whatever_happened_inside(written: Written) -> None:
-    before = asyncio.all_tasks()
-    with pytest.raises(ZeroDivisionError):
-        async with journal_on(ScriptedStore(), written).writing():
-            assert len(asyncio.all_tasks() - before) == 1
-            raise ZeroDivisionError
-    assert asyncio.all_tasks() == before
+async def test_the_way_out_ends_the_writing_whatever_happened_inside(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_GROUP_SECONDS", 0)
+    store, before = ScriptedStore(), asyncio.all_tasks()
+    journal = journal_on(store, written)
+    with pytest.raises(ZeroDivisionError), journal.writing():
+        journal.add(50)
+        raise ZeroDivisionError
+    await until(lambda: asyncio.all_tasks() == before)
+    assert (store.writes, journal.pending) == ([], [50])
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_an_answer_that_comes_after_the_way_out_is_not_heard(written: Written) -> None:
+    """The tokens are written again, since nobody knows whether they were; that must not count them twice."""
+    store = ScriptedStore()
+    async with in_a_write(store, written) as journal:
+        pass
+    with journal.writing():
+        store.answers.set()
+        await until(lambda: len(store.writes) == 2)  # it has a group, which the way in asks for
+        await written.until(23)
+    assert store.writes == [(7, GROUP), (7, GROUP)]
+    assert (journal.length, journal.pending, written.lengths) == (23, [], [23])
 
 
 @pytest.mark.usefixtures("_no_pauses")

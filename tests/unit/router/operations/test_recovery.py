@@ -9,8 +9,8 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.sessions.session_store import pack
+from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import (
     Draining,
     HistoryLengthMismatch,
@@ -45,6 +45,7 @@ from tests.unit.router.stack import (
     answer,
     eventually,
     has_snapshot,
+    leave,
     stack_on,
     written_session,
 )
@@ -312,7 +313,7 @@ async def test_a_client_that_leaves_while_a_lane_is_looked_for(stack: Stack, cli
     other.flowing.clear()
     await die(worker)
     await eventually(lambda: called(other, "OpenSession", 1))
-    call.cancel()
+    await leave(call, "Generate")
     other.flowing.set()
     length = await eventually(lambda: at_rest(stack, client, session_id))
     assert length >= 3
@@ -417,17 +418,17 @@ async def test_a_worker_that_goes_while_it_is_tried_is_not_taken_for_a_full_one(
     await client.park(session_id)
     silent, leaving = pair.workers
     await silent.vanish()
-    workers = WorkerStore.workers
+    some = Fleet.some
 
     async def before_it_leaves(*arguments: Any) -> Any:
-        monkeypatch.setattr(WorkerStore, "workers", workers)
-        listed = await workers(*arguments)
+        monkeypatch.setattr(Fleet, "some", some)
+        listed = await some(*arguments)
         leaving.stop_beating()
         identity = {"pool": leaving.pool, "worker_id": leaving.worker_id, "incarnation": leaving.incarnation}
         await answer(client.registry.Leave(registry_pb2.LeaveRequest(**identity)))
         return listed
 
-    monkeypatch.setattr(WorkerStore, "workers", before_it_leaves)
+    monkeypatch.setattr(Fleet, "some", before_it_leaves)
     with pytest.raises(NoWorker, match="answers"):
         await client.append(session_id, [1])
 

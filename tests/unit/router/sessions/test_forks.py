@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.worker_record import WorkerRecord
+from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     EmptyHistory,
@@ -444,13 +444,13 @@ async def test_a_worker_that_leaves_in_the_middle(
 ) -> None:
     """Between the look at the source and the look at the workers."""
 
-    async def all_but_one(store: WorkerStore) -> list[WorkerRecord]:
-        return [record for record in await all_workers(store) if record.worker_id != "worker-a"]
+    async def all_but_one(fleet: Fleet, *args: Any, **named: Any) -> list[WorkerRecord]:
+        return [record for record in await some(fleet, *args, **named) if record.worker_id != "worker-a"]
 
     source = await prepared(client)
     await stack.worker(client, "worker-b")
-    all_workers = WorkerStore.all_workers
-    monkeypatch.setattr(WorkerStore, "all_workers", all_but_one)
+    some = Fleet.some
+    monkeypatch.setattr(Fleet, "some", all_but_one)
     with pytest.raises(WorkerLost):
         await client.create(**fork_of(source))
 

@@ -21,7 +21,7 @@ from tests.unit.router.fake_worker import (
     WINDOW,
     FakeWorker,
 )
-from tests.unit.router.stack import Client, Stack, eventually
+from tests.unit.router.stack import Client, Stack, eventually, leave
 
 
 async def test_a_new_session_is_empty_and_its_whole_lane_is_reserved(client: Client, worker: FakeWorker) -> None:
@@ -198,8 +198,7 @@ async def test_a_vanished_client_leaves_no_session(stack: Stack, client: Client,
     worker.flowing.clear()
     call = client.runtime.CreateSession(api.CreateSessionRequest(request_id="once"))
     await eventually(lambda: _opening(worker))
-    call.cancel()
-    await asyncio.sleep(0.05)
+    await leave(call, "CreateSession")
     worker.flowing.set()
     await eventually(lambda: _none(stack))
     assert not worker.lanes

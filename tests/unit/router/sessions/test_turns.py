@@ -32,7 +32,7 @@ from tests.unit.router.operations.test_recovery import drained, expected
 from tests.unit.router.operations.test_turn import called, idle, refused
 from tests.unit.router.sessions.test_ephemeral import nothing_left
 from tests.unit.router.sessions.test_rewinds import record_of
-from tests.unit.router.stack import FORGETFUL, Client, Stack, Turned, answer, eventually, turn_request
+from tests.unit.router.stack import FORGETFUL, Client, Stack, Turned, answer, eventually, leave, turn_request
 from tests.unit.router.workers.test_lost_answers import Lose, lose
 
 __all__ = ["lose"]  # a fixture
@@ -116,13 +116,13 @@ async def test_a_client_that_leaves_before_it_has_appended_leaves_nothing(
     worker.flowing.clear()
     opening = client.turning(turn_request(create=CREATE, token_ids=PROMPT))
     await eventually(lambda: called(worker, "OpenSession"))
-    opening.cancel()
+    await leave(opening, "Turn")
     worker.flowing.set()
     await eventually(lambda: gone(stack, worker))
     worker.late.append(late := asyncio.Event())
     appending = client.turning(turn_request(create=CREATE, token_ids=PROMPT))
     await eventually(lambda: called(worker, "Append"))
-    appending.cancel()
+    await leave(appending, "Turn")
     late.set()
     await eventually(lambda: gone(stack, worker))
 

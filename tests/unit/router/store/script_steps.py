@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from kakeya_router.store.fleet.worker_store import Lane
+from kakeya_router.store.fleet.heartbeat_store import Lane, Said
 from kakeya_router.store.session_record import Claim, Epoch, Incarnation, LaneState, SessionId, SessionRecord
 from kakeya_router.store.sessions.queue_store import Place
 from kakeya_router.store.sessions.session_changes import UNLIMITED, Cause, Closes, Intent, Limits, TimesToLive
@@ -165,7 +165,7 @@ async def beat(
     kv_live_bytes: int = 70,
     tunnels: str = "",
 ) -> Any:
-    return await world.workers.heartbeat(
+    said = Said(
         identity(worker_id, incarnation),
         kv_live_bytes=kv_live_bytes,
         rss_bytes=5_000_000_000,
@@ -173,6 +173,7 @@ async def beat(
         number=number,
         tunnels=tunnels,
     )
+    return (await world.heartbeats.heartbeat(said)).is_registered
 
 
 @step
@@ -185,8 +186,8 @@ async def report(world: World, length: int, epoch: int = 1, incarnation: str = "
     """A lane of so many tokens, of ten bytes each."""
     epoch = await offered_epoch(world) if epoch == OFFERED else epoch
     lane = Lane(ONE, Epoch(epoch), length, 10 * length, f"0-{length}", num_rewinds)
-    orphans = await world.workers.report_lanes(identity("w", incarnation), [lane])
-    return "orphan" if orphans == [lane] else world.redis.answers[-1][1]
+    (is_leased,) = await world.heartbeats.report_lanes(POOL, [(identity("w", incarnation), lane)])
+    return world.redis.answers[-1][1] if is_leased else "orphan"
 
 
 @step

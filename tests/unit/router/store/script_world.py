@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.fleet.heartbeat_store import HeartbeatStore
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.object_store import ObjectStore
 from kakeya_router.store.scripts import script_of
 from kakeya_router.store.session_record import SessionId, SessionRecord
 from kakeya_router.store.sessions.queue_store import QueueStore
 from kakeya_router.store.sessions.session_store import unpack
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from tests.unit.router.admission_stores import KEYS, session_record, worker_record
 from tests.unit.router.session_stores import SessionStores
 
@@ -24,7 +26,7 @@ GONE = "gone"
 # What a script answers that was to bring about a state, and did not.
 _REFUSALS = (
     "ahead alive away busy changed duplicate elsewhere empty full gone kept left missing moved orphan quota regressed"
-    " sweeping unknown unlike unrecoverable wait"
+    " other_model sweeping unknown unlike unrecoverable wait"
 )
 _READ = {"hash": "HGETALL", "string": "GET", "set": "SMEMBERS", "zset": "ZRANGE"}
 _LEDGER = ("reserved_bytes", "kv_live_bytes", "num_sessions")
@@ -44,9 +46,15 @@ class Recorder(RedisConnection):
         self.answers.append((name, answer))
         return answer
 
-    async def outcomes(self, of: Any, calls: Iterable[tuple[Sequence[str], Mapping[str, Any]]]) -> list[Any]:
-        found = await super().outcomes(of, calls)
-        self.answers += [(script_of(of), str(outcome)) for outcome in found]
+    async def scripts(self, name: str, calls: Iterable[Any], before: Iterable[Any] = ()) -> list[Any]:
+        commands = [*before]
+        found = await super().scripts(name, calls, commands)
+        self.answers += [(name, answer) for answer in found[len(commands) :]]
+        return found
+
+    async def outcomes_apart(self, of: Any, calls: Iterable[Any]) -> list[Any]:
+        found = await super().outcomes_apart(of, calls)
+        self.answers += [(script_of(of), [each[0], *each[1]]) for each in found if not isinstance(each, Exception)]
         return found
 
 
@@ -59,6 +67,7 @@ class World:
     def __post_init__(self) -> None:
         self.sessions = SessionStores(self.redis, **LEASES)
         self.workers = WorkerStore(self.redis, worker_lease_seconds=400)
+        self.heartbeats = HeartbeatStore(self.redis, DetachedTasks(), worker_lease_seconds=400)
         self.objects = ObjectStore(self.redis)
         self.queue = QueueStore(self.redis, lease_seconds=500, queue_length=2)
 

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from kakeya_router.contract.generates import Done
-from kakeya_router.workers.acknowledgements import Acknowledgements
+from kakeya_router.workers.answers import Acknowledgements
 from kakeya_router.workers.worker_client import WorkerClient
 from kakeya_shared.errors.tree import StaleEpoch, StoreUnavailable
 from kakeya_stubs.v1 import runtime_pb2 as api

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.worker_record import WorkerRecord
+from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.contract.features import TURN_SEARCH
 from kakeya_stubs.v1 import runtime_pb2 as api
 
@@ -15,13 +15,14 @@ class Models:
         default_model: for sessions that name none; empty: the only one that is served.
     """
 
-    def __init__(self, workers: WorkerStore, default_model: str) -> None:
-        self._workers = workers
+    def __init__(self, fleet: Fleet, default_model: str) -> None:
+        self._fleet = fleet
         self._default_model = default_model
 
     async def served(self) -> list[api.Model]:
         """One for each name, by name. Raises StoreUnavailable."""
-        workers = await self._workers.all_workers()
+        await self._fleet.look()
+        workers = self._fleet.workers()
         names = sorted({worker.model for worker in workers})
         default = self._default_model or (names[0] if len(names) == 1 else "")
         return [_model(name, [w for w in workers if w.model == name], is_default=name == default) for name in names]

@@ -12,8 +12,10 @@ from kakeya_router.access import join_permits
 from kakeya_router.api.tunnelling import Tunnelling
 from kakeya_router.contract import validation, worker_claims
 from kakeya_router.snapshots.snapshot_files import SnapshotFiles
+from kakeya_router.store.fleet.heartbeat_store import HeartbeatStore, Said
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import JoinWorker
+from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.contract.features import CONTRACT_VERSION
 from kakeya_shared.errors.tree import IncompatibleContract, UnknownIncarnation, WorkerIdTaken
@@ -37,6 +39,8 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
     """
 
     _store: WorkerStore
+    _heartbeats: HeartbeatStore
+    _fleet: Fleet
     _sweep: WorkerSweep
     _files: SnapshotFiles
     _tunnelling: Tunnelling
@@ -56,14 +60,16 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         worker = worker_claims.joined(request, join_permits.current().token_id)
         # Sessions look for their model in all pools: a worker that named another one here would be given those of it.
         join_permits.check(worker.pool, worker.worker_id, worker.model)
-        for other in await self._store.workers(worker.pool):
-            if other.model != worker.model:
-                raise validation.invalid("model", f"the pool {worker.pool!r} serves {other.model!r}")
-        while (outcome := await self._store.join(worker, again=request.again)) is JoinWorker.SWEEPING:
+        outcome, model = await self._store.join(worker, again=request.again)
+        while outcome is JoinWorker.SWEEPING:
             await self._sweep.sweep(worker.pool, worker.incarnation)
+            outcome, model = await self._store.join(worker, again=request.again)
+        if outcome is JoinWorker.OTHER_MODEL:
+            raise validation.invalid("model", f"the pool {worker.pool!r} serves {model!r}")
         if outcome is JoinWorker.TAKEN:
             raise WorkerIdTaken(f"another worker has joined as {worker.worker_id!r} since, and is there")
         joined: Literal[JoinWorker.JOINED, JoinWorker.REPLACED, JoinWorker.RENEWED] = outcome
+        self._fleet.look_soon()  # so that it gets sessions at once, of this router
         _log.info("worker joined", worker_id=worker.worker_id, incarnation=worker.incarnation, outcome=joined)
         return pb.JoinResponse(
             contract_version=CONTRACT_VERSION,
@@ -75,21 +81,24 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         identity, lanes = worker_claims.identity(request), worker_claims.lanes(request)
         join_permits.check(identity.pool, identity.worker_id)
-        if not await self._store.heartbeat(
-            identity,
-            kv_live_bytes=request.kv_live_bytes,
-            rss_bytes=request.rss_bytes,
-            leaving=request.draining,
-            tunnels=worker_claims.tunnels(request),
-            number=request.number,
-        ):
+        strange = [lane for lane in lanes if not worker_claims.may_be_leased(lane)]
+        answer = await self._heartbeats.heartbeat(
+            Said(
+                identity,
+                kv_live_bytes=request.kv_live_bytes,
+                rss_bytes=request.rss_bytes,
+                leaving=request.draining,
+                number=request.number,
+                tunnels=worker_claims.tunnels(request),
+                lanes=[lane for lane in lanes if lane not in strange] if strange else lanes,
+            )
+        )
+        if not answer.is_registered:
             raise UnknownIncarnation("not registered, or lost in the meantime; join again")
-        orphans = [lane for lane in lanes if not worker_claims.may_be_leased(lane)]
-        leased = [lane for lane in lanes if worker_claims.may_be_leased(lane)]
-        orphans += await self._store.report_lanes(identity, leased)
+        orphans = [*strange, *answer.orphans]
         return pb.HeartbeatResponse(
             orphans=[pb.OrphanLane(session_id=o.session_id, epoch=o.epoch) for o in orphans if request.complete],
-            router_addresses=await self._store.routers(),
+            router_addresses=answer.routers,
         )
 
     async def SweepSnapshots(self, request: pb.SweepSnapshotsRequest, context: Context) -> pb.SweepSnapshotsResponse:

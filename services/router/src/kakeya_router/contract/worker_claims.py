@@ -8,9 +8,10 @@ import re
 from kakeya_router.contract import validation
 from kakeya_router.contract.same_names import same_named
 from kakeya_router.contract.validation import MAX_COUNT
-from kakeya_router.store.fleet.worker_store import Identity, Lane
+from kakeya_router.store.fleet.heartbeat_store import Lane
+from kakeya_router.store.fleet.worker_store import Identity
 from kakeya_router.store.keys import POOL_NAME, pool_of
-from kakeya_router.store.session_record import TUNNELLED, ranges_text
+from kakeya_router.store.session_record import TUNNELLED, Epoch, SessionId, ranges_text
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.contract import labels
 from kakeya_shared.settings.addresses import HostPort
@@ -158,5 +159,12 @@ def _lane(report: pb.LaneReport) -> Lane:
     retained = ranges_text(range(part.start, part.end) for part in report.retained)
     if report.lane >= MAX_LANES:
         raise validation.invalid("lanes", f"a lane's number must be below {MAX_LANES}")
-    lane = report.lane if report.HasField("lane") else None
-    return Lane(**same_named(report, Lane._fields) | {"retained": retained, "lane": lane})
+    return Lane(  # by hand: a thousand workers report thousands of lanes a second
+        SessionId(report.session_id),
+        Epoch(report.epoch),
+        report.history_length,
+        report.kv_live_bytes,
+        retained,
+        report.num_rewinds,
+        report.lane if report.HasField("lane") else None,
+    )

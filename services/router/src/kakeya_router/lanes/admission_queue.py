@@ -12,10 +12,10 @@ import structlog
 from kakeya_router.contract import refusals
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import EnterQueue
 from kakeya_router.store.session_record import PoolName, WorkerId
 from kakeya_router.store.sessions.queue_store import FirstWaiter, QueueStore
+from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 from kakeya_shared.process.endured_loop import endured_loop
@@ -44,7 +44,7 @@ class AdmissionQueue:
     """
 
     _store: QueueStore
-    _worker_store: WorkerStore
+    _fleet: Fleet
     _tasks: DetachedTasks
     _: KW_ONLY
     rooms: Callable[[], AsyncGenerator[str, None]]
@@ -186,7 +186,7 @@ class AdmissionQueue:
 
     async def _wake_stranded(self, pool: PoolName, forks: Sequence[Waiter]) -> None:
         """No turn comes at a worker that takes no sessions, and none is of use at one that the source has left."""
-        taking = {worker.incarnation for worker in await self._worker_store.workers(pool) if not worker.draining}
+        taking = {worker.incarnation for worker in self._fleet.workers(pool) if not worker.draining}
         lanes = await self._store.incarnations(pool, {waiter.wanted.source_id for waiter in forks})
         for waiter in forks:
             waiter.stranded = waiter.wanted.incarnation not in taking & {lanes[waiter.wanted.source_id]}
@@ -206,8 +206,9 @@ class AdmissionQueue:
         try:
             while pool in self._to_ask:
                 self._to_ask.discard(pool)
-                workers = await self._worker_store.workers(pool)
-                self._tell(pool, await self._store.first_waiters(pool, [worker.worker_id for worker in workers]))
+                await self._fleet.look()
+                worker_ids = [worker.worker_id for worker in self._fleet.workers(pool)]
+                self._tell(pool, await self._store.first_waiters(pool, worker_ids))
         except StoreUnavailable as error:
             _log.info("the queue waits for Redis", error=error.message)
         finally:

@@ -189,15 +189,16 @@ class IdleLanes:
     async def _idle_of_pool(
         self, pool: PoolName, worker_ids: Collection[WorkerId], tenant: str, spared: SessionId
     ) -> AsyncIterator[Candidate]:
-        start = 0
-        while records := await self._store.idle(pool, self._idle_ms, start, _BATCH):
+        for start, limit in self._batches():
+            records = await self._store.idle(pool, self._idle_ms, start, limit)
+            if not records:
+                return
             usage = await self._usage(pool, tenant, records)
             for record in records:
                 if self._may_go(record, worker_ids, spared):
                     # With one more, the two would take it from each other in turn.
                     is_fair = _is_fair(record, tenant, usage, num_more=2)
                     yield Candidate(record, record.idle_since_ms, is_spare=False, is_fair=is_fair)
-            start += _BATCH
 
     def _batches(self) -> Iterator[tuple[int, int]]:
         """Where each begins, and how long it is. Mostly the first goes that does not go already, and each record that

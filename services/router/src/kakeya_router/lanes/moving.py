@@ -11,12 +11,12 @@ import structlog
 from kakeya_router.metrics import RouterMetrics
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.connection import is_done
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import Claim, Features, SessionId, SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers import placement
+from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.placement import Placement
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import LaneGone, WorkerError
@@ -51,7 +51,7 @@ class Moving:
     """
 
     _store: LaneStore
-    _worker_store: WorkerStore
+    _fleet: Fleet
     _workers: WorkerClients
     _placement: Placement
     _snapshotting: Snapshotting
@@ -94,7 +94,7 @@ class Moving:
 
     async def _others(self, record: SessionRecord, features: Features) -> Sequence[WorkerRecord]:
         """Workers that could hold it and do not read its snapshots; none where one does: to park it costs less."""
-        workers = await self._worker_store.workers(record.pool)
+        workers = await self._fleet.some_anew((record.pool,), record.incarnation)
         left = next((worker for worker in workers if worker.incarnation == record.incarnation), None)
         others = [
             worker

@@ -5,22 +5,22 @@ New sessions, forks and sessions that come back differ in what they do with a wo
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, TypeVar
 
 from kakeya_router.contract import refusals
 from kakeya_router.lanes import candidates
-from kakeya_router.lanes.admission_queue import TICK_SECONDS, AdmissionQueue
+from kakeya_router.lanes.admission_queue import AdmissionQueue
 from kakeya_router.lanes.candidates import SourceChanged
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.metrics import RouterMetrics
-from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.session_record import Incarnation, PoolName
+from kakeya_router.store.session_record import Incarnation
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers import placement
+from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.placement import Placement
 from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, QuotaExceeded, SnapshotStoreUnavailable
 from kakeya_shared.rpc import tracing
@@ -88,7 +88,7 @@ class Search:
         wait_seconds: how long a session queues; 0: not at all; None: for ever.
     """
 
-    _worker_store: WorkerStore
+    _fleet: Fleet
     _placement: Placement
     _queue: AdmissionQueue
     _idle_lanes: IdleLanes
@@ -112,7 +112,7 @@ class Search:
 
         Args:
             reserved_bytes: of the lane.
-            workers: of those pools, as just listed; None: they are not.
+            workers: some of those pools, as they just were; None: none were looked at.
             left: the incarnation that it had its lane on until now, which is tried last.
 
         Returns:
@@ -150,17 +150,16 @@ class Search:
     ) -> T | None:
         waiter = Waiter(wanted, reserved_bytes)
         waiter.paused[left] = 0.0
-        workers = workers or await self._workers(wanted.pools)
+        workers = workers or await self._fleet.some(wanted.pools, wanted.incarnation)
         found = await self._try_all(seeker, waiter, workers)
         for _ in range(_MOST_LOOKS):
             if isinstance(found, SourceChanged):
                 waiter.wanted = await seeker.renewed(waiter.wanted, is_stranded=False)
-            elif isinstance(found, NoCapacity) and await self._makes_room(waiter.wanted, workers):
+            elif isinstance(found, NoCapacity) and await self._makes_room(waiter.wanted):
                 waiter.room_is_made()
             else:
                 break
-            workers = await self._workers(waiter.wanted.pools)
-            found = await self._try_all(seeker, waiter, workers)
+            found = await self._try_all(seeker, waiter)
         if not isinstance(found, KakeyaError):
             return found
         if self.wait_seconds == 0 or not (wanted.is_patient or isinstance(found, NoCapacity)):
@@ -173,10 +172,10 @@ class Search:
             self._metrics.queue_wait_seconds.labels(got).observe(time.monotonic() - began)
         return lane
 
-    async def _makes_room(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> bool:
+    async def _makes_room(self, wanted: Wanted) -> bool:
         """Whether a disposable session has made room, before anything waits for it. Another may take it first."""
         turns = {
-            pool: [worker.worker_id for worker in workers if worker.pool == pool and wanted.fits(worker)]
+            pool: [worker.worker_id for worker in self._fleet.workers(pool) if wanted.fits(worker)]
             for pool in wanted.pools
         }
         return await self._idle_lanes.make_room(wanted.caller.tenant, turns, wanted.source_id, only_disposable=True)
@@ -195,7 +194,7 @@ class Search:
                     raise await self._too_late(seeker, waiter) from None
                 if waiter.answered:
                     return None
-                found = await self._try_all(seeker, waiter, await self._workers(waiter.wanted.pools))
+                found = await self._try_all(seeker, waiter)
                 if not isinstance(found, KakeyaError):
                     return found
                 self._queue.have_room_made(waiter)
@@ -212,19 +211,27 @@ class Search:
             await self._queue.enter(waiter, now.pools)
 
     async def _try_all(
-        self, seeker: Seeker[T], waiter: Waiter, workers: Sequence[WorkerRecord]
+        self, seeker: Seeker[T], waiter: Waiter, workers: Sequence[WorkerRecord] | None = None
     ) -> T | KakeyaError | None:
-        """Tries all workers with room, up to one where it loses its place in the queue; else says why there is none."""
+        """Tries all workers with room, up to one where it loses its place in the queue; else says why there is none.
+
+        Args:
+            workers: that are known. Where none of them takes it, or None is given, all are looked at anew.
+        """
+        said: dict[Incarnation, KakeyaError] = {}
         while True:
             wanted = waiter.wanted
+            is_anew = workers is None or not any(each.has_room and wanted.is_best_at(each) for each in workers)
+            if workers is None or is_anew:
+                workers = await self._fleet.some_anew(wanted.pools, wanted.incarnation)
             able = list(filter(wanted.fits, workers))
             if not able:
                 return seeker.none_able(wanted, workers)
             if not wanted.is_patient:
                 _check_possible(waiter, able)
             now, num_away = asyncio.get_running_loop().time(), 0
-            full = {worker.incarnation: candidates.no_capacity() for worker in able if not worker.has_room}
-            said: dict[Incarnation, KakeyaError] = {**full, **waiter.refused}
+            said |= {worker.incarnation: candidates.no_capacity() for worker in able if not worker.has_room}
+            said |= waiter.refused
             untried = [worker for worker in able if waiter.may_try(worker.incarnation, now)]
             order = placement.order_for(wanted.fingerprint, self._placement, untried)
             for worker in sorted(order, key=lambda worker: worker.incarnation in waiter.paused):
@@ -237,10 +244,9 @@ class Search:
                         said[worker.incarnation] = refused.error
                     if await self._is_back(waiter, worker, refused):
                         return refused.error
-            if not order or num_away < len(order):
+            if is_anew and (not order or num_away < len(order)):
                 return candidates.verdict([said[worker.incarnation] for worker in able if worker.incarnation in said])
-            # Since they were listed: whether there is room, or any able worker at all, is to be seen.
-            workers = await self._workers(wanted.pools)
+            workers = None  # by now there may be room, or no able worker at all
 
     async def _open_lane(self, seeker: Seeker[T], waiter: Waiter, worker: WorkerRecord) -> T | None:
         async def leave_the_other_queues() -> None:
@@ -263,7 +269,7 @@ class Search:
             waiter.refused[worker.incarnation] = refused.error
         elif refused.has_left and not isinstance(refused.error, SourceChanged):
             # Not worth another try at once, and then after all others.
-            waiter.paused[worker.incarnation] = asyncio.get_running_loop().time() + TICK_SECONDS
+            waiter.pause(worker.incarnation, is_full=isinstance(refused.error, NoCapacity))
             waiter.said = refused.error if isinstance(refused.error, SnapshotStoreUnavailable) else None
         if not (refused.has_left and waiter.tickets):
             return False
@@ -271,12 +277,9 @@ class Search:
         waiter.wake()
         return True
 
-    async def _workers(self, pools: Collection[PoolName]) -> list[WorkerRecord]:
-        return [worker for pool in sorted(pools) for worker in await self._worker_store.workers(pool)]
-
     async def _too_late(self, seeker: Seeker[T], waiter: Waiter) -> KakeyaError:
         wanted = waiter.wanted
-        workers = await self._workers(wanted.pools)
+        workers = await self._fleet.some_anew(wanted.pools, wanted.incarnation)
         if not any(map(wanted.is_served_by, workers)):
             return seeker.none_able(wanted, workers)
         able = list(filter(wanted.fits, workers))

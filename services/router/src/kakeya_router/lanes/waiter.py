@@ -10,6 +10,10 @@ from kakeya_router.store.sessions.queue_store import Place
 from kakeya_router.store.sessions.session_changes import INTERRUPTED
 from kakeya_shared.errors.tree import InvalidField, KakeyaError
 
+# What keeps a worker from opening a lane is rarely over at once, and each try takes a lane from the ledger.
+_PAUSE_SECONDS = 1.0
+_FULL_SECONDS = 0.01  # to begin with: to close a lane takes a worker milliseconds
+
 
 @dataclass(eq=False, slots=True)
 class Waiter:
@@ -51,6 +55,7 @@ class Waiter:
     awake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     entering: asyncio.Task[None] | None = field(default=None, init=False)
     making_room: asyncio.Task[None] | None = field(default=None, init=False)
+    _full_seconds: float = field(default=_FULL_SECONDS, init=False)
     _error: KakeyaError | None = field(default=None, init=False)
 
     def place(self, pool: PoolName) -> Place:
@@ -92,6 +97,19 @@ class Waiter:
     def room_is_made(self) -> None:
         """What a worker said before that is of no account."""
         self.paused = dict.fromkeys(self.paused, 0.0)
+
+    def pause(self, incarnation: Incarnation, *, is_full: bool) -> None:
+        """Does not try it for a while, and then again.
+
+        Args:
+            is_full: it had a lane for this one by the ledger, and has none: it is just being asked to close one.
+        """
+        loop = asyncio.get_running_loop()
+        seconds = _PAUSE_SECONDS
+        if is_full:
+            seconds, self._full_seconds = self._full_seconds, min(2 * self._full_seconds, _PAUSE_SECONDS)
+        self.paused[incarnation] = loop.time() + seconds
+        loop.call_later(seconds, self.wake)
 
     def may_try(self, incarnation: Incarnation, now: float) -> bool:
         return incarnation not in self.refused and self.paused.get(incarnation, 0.0) <= now

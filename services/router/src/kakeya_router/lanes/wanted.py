@@ -55,6 +55,10 @@ class Wanted:
         """Whether the worker, if it has room, may take the session."""
         return self.incarnation in ("", worker.incarnation) and self.is_served_by(worker)
 
+    def is_best_at(self, worker: WorkerRecord) -> bool:
+        """Likewise, and whether no other fingerprint would be better."""
+        return self.fits(worker) and self.fingerprint in ("", worker.fingerprint)
+
     def is_served_by(self, worker: WorkerRecord) -> bool:
         """Whether it may at least once the source, where that has to be on the same worker, is there."""
         return not worker.lacks(self.features) and self.would_be_served_by(worker)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from kakeya_router.contract import refusals
 from kakeya_router.live.sampling import Changes, Sampling
@@ -32,15 +32,16 @@ class Board:
     _fleet: Fleet
     _changes: Changes
     _: KW_ONLY
-    tick_seconds: float = TICK_SECONDS
-    quiet_seconds: float = QUIET_SECONDS
+    late_ms: int
+    tick_seconds: ClassVar[float] = TICK_SECONDS
+    quiet_seconds: ClassVar[float] = QUIET_SECONDS
     _sampling: Sampling | None = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
 
     @classmethod
-    def over(cls, redis: RedisConnection, fleet: Fleet, url: str, timeout_seconds: float) -> Self:
+    def over(cls, redis: RedisConnection, fleet: Fleet, url: str, timeout_seconds: float, late_ms: int) -> Self:
         """The board of what one Redis holds; changes come over a connection of their own."""
-        return cls(WatchStore(redis), fleet, lambda: messages(url, timeout_seconds, CHANGED))
+        return cls(WatchStore(redis), fleet, lambda: messages(url, timeout_seconds, CHANGED), late_ms=late_ms)
 
     def __post_init__(self) -> None:
         self._keeper: Keeper[Key, Thing] = Keeper(self._keep)
@@ -78,7 +79,8 @@ class Board:
         self._keeper.end(refusals.draining())
 
     async def _keep(self, bulletin: Bulletin[Key, Thing]) -> None:
-        sampling = Sampling(self._store, self._fleet, self._changes, bulletin, tick_seconds=self.tick_seconds)
+        seconds, late_ms = self.tick_seconds, self.late_ms
+        sampling = Sampling(self._store, self._fleet, self._changes, bulletin, late_ms=late_ms, tick_seconds=seconds)
         self._sampling = sampling
         await sampling.run()
 

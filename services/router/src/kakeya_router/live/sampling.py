@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Final
 
 from kakeya_router.live.views import NOT_LATE, FleetSums, Key, PoolQueue, Thing
 from kakeya_router.store.session_record import PoolName, SessionId
@@ -21,15 +20,13 @@ from kakeya_shared.process.bulletin import Bulletin, cancelled
 Changes = Callable[[], AsyncGenerator[str, None]]
 """Ids of sessions that have changed, from now on; "" first, once none is missed."""
 
-# A worker whose last heartbeat is as old is shown as late; the heartbeats of others are no news.
-_LATE_MS: Final = 3000
-
 
 @dataclass(eq=False)
 class Sampling:
     """Keeps a bulletin: sessions by id, workers by incarnation, queues by pool, and the sums.
 
     Attributes:
+        late_ms: a worker whose last heartbeat is as old is shown as late; the heartbeats of others are no news.
         at_ms: as of when, by Redis's clock.
     """
 
@@ -38,6 +35,7 @@ class Sampling:
     _changes: Changes
     _bulletin: Bulletin[Key, Thing]
     _: KW_ONLY
+    late_ms: int
     tick_seconds: float
     at_ms: int = field(default=0, init=False)
     _told: set[SessionId] = field(default_factory=set, init=False)
@@ -76,7 +74,7 @@ class Sampling:
         await self._read(told | self._busy)
         pools, self.at_ms = await self._store.pools()
         workers = self._fleet.workers()
-        self._show("worker", {worker.incarnation: _shown(worker, self.at_ms) for worker in workers})
+        self._show("worker", {worker.incarnation: _shown(worker, self.at_ms, self.late_ms) for worker in workers})
         self._show("queue", {pool: PoolQueue.of(pool, view) for pool, view in pools.items()})
         self._show("fleet", {"": _sums(workers, pools)})
 
@@ -98,9 +96,9 @@ class Sampling:
         self._names[kind] = things.keys()
 
 
-def _shown(worker: WorkerRecord, now_ms: int) -> WorkerRecord:
+def _shown(worker: WorkerRecord, now_ms: int, late_ms: int) -> WorkerRecord:
     """Without what changes with each heartbeat."""
-    is_late = now_ms - worker.heartbeat_ms > _LATE_MS
+    is_late = now_ms - worker.heartbeat_ms > late_ms
     return replace(worker, heartbeat_number=0, heartbeat_ms=worker.heartbeat_ms if is_late else NOT_LATE)
 
 

@@ -212,15 +212,16 @@ class _Stream:
         stream = self._workers.at(record.address).generate(
             record, message, self._seconds_left(), operation.call, lambda: journal.length
         )
-        async with aclosing(stream) as answers, journal.writing():
-            async for answer in answers:
-                if isinstance(answer, Done):
-                    self.done = self._whole(answer)
-                    return
-                self._pace.count()
-                self._produced.append(answer.token_id)
-                journal.add(answer.token_id)
-                yield answer
+        with journal.writing():
+            async with aclosing(stream) as answers:
+                async for answer in answers:
+                    if isinstance(answer, Done):
+                        self.done = self._whole(answer)
+                        return
+                    self._pace.count()
+                    self._produced.append(answer.token_id)
+                    journal.add(answer.token_id)
+                    yield answer
         raise WorkerFault("the worker's stream ended without `done`")
 
     def _whole(self, done: Done) -> Done:

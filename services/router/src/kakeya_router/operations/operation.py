@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from kakeya_router.contract.appends import Appended
 from kakeya_router.operations.journal import Journal
-from kakeya_router.store.session_record import Claim, Features, LaneState, SessionRecord
+from kakeya_router.store.session_record import Claim, Features, Incarnation, LaneState, SessionRecord
 from kakeya_router.store.sessions.operation_store import LastTurn
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
@@ -68,6 +68,7 @@ class Operation:
         self.at_worker = False
         self.append_start: int | None = None
         self.over = False
+        self._progress_kept = self.began
         self.journal: Journal
         self._tasks = tasks
         self._work: asyncio.Task[Any] | None = None
@@ -135,6 +136,14 @@ class Operation:
         self.record = replace(record, operation_number=self.record.operation_number)
         self.journal.length = min(self.journal.length, record.journal_length)
 
+    def keeps_progress(self, seconds: float) -> bool:
+        """Whether what its worker does was not kept for so long; then it is from now on."""
+        now = time.monotonic()
+        if now - self._progress_kept <= seconds:
+            return False
+        self._progress_kept = now
+        return True
+
     # Its append.
 
     async def append(self, token_ids: Sequence[int], start_tags: Sequence[str] = ()) -> None:
@@ -198,6 +207,22 @@ class Operation:
     def is_over(self) -> None:
         """The session is not its any more."""
         self.over = True
+
+
+class Running(set[Operation]):
+    """Those of a router that hold a session. What ends their calls to workers, which may hang otherwise."""
+
+    def see_workers(self, incarnations: frozenset[Incarnation]) -> None:
+        """Told which workers are alive."""
+        for operation in self:
+            if operation.record.incarnation and operation.record.incarnation not in incarnations:
+                operation.call.lose_worker()
+
+    def hear_silent(self, addresses: frozenset[str]) -> None:
+        """Told where workers are that do not answer."""
+        for operation in self:
+            if operation.record.address in addresses:
+                operation.call.lose_worker()
 
 
 async def _done(task: asyncio.Task[Any] | None) -> None:

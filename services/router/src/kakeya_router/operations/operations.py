@@ -1,7 +1,6 @@
 """Operations: who may use a session now, and what is written through when that ends, however it ends."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -13,16 +12,16 @@ from kakeya_router.access import callers
 from kakeya_router.contract import refusals
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.metrics import RouterMetrics, no_metrics
-from kakeya_router.operations.journal import Journal
+from kakeya_router.operations.journal import Journal, JournalGroups
 from kakeya_router.operations.needed_features import NeededFeatures
-from kakeya_router.operations.operation import Elsewhere, Operation
+from kakeya_router.operations.operation import Elsewhere, Operation, Running
 from kakeya_router.operations.recovery import Recovery, can_be_gone_on_with, client_is_gone
+from kakeya_router.operations.renewals import RENEWED_EACH, Renewals
 from kakeya_router.operations.settling import Settling
 from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
-from kakeya_router.store.connection import is_done
 from kakeya_router.store.outcomes import BeginOperation, EndOperation
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.session_record import Incarnation, LaneState, SessionRecord, State
+from kakeya_router.store.session_record import LaneState, SessionRecord, State
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Closes, Intent
 from kakeya_router.store.sessions.session_store import Taken
@@ -44,7 +43,7 @@ class Operations:
     """Holds sessions for operations: a record in Redis with a lease says whose a session is now.
 
     Attributes:
-        lease_seconds: renewed three times in its length, so that one lost renewal does no harm.
+        lease_seconds: renewed three times in its length.
         running_now: those that hold a session, those that wait for its lane included.
     """
 
@@ -59,13 +58,11 @@ class Operations:
     _: KW_ONLY
     lease_seconds: float
     metrics: RouterMetrics = field(default_factory=no_metrics)
-    running_now: set[Operation] = field(default_factory=set, init=False)
+    running_now: Running = field(default_factory=Running, init=False)
+    _groups: JournalGroups = field(init=False)
 
-    def see_workers(self, incarnations: frozenset[Incarnation]) -> None:
-        """Ends the calls to workers that are gone, which may hang otherwise; told which are alive."""
-        for operation in self.running_now:
-            if operation.record.incarnation and operation.record.incarnation not in incarnations:
-                operation.call.lose_worker()
+    def __post_init__(self) -> None:
+        self._groups = JournalGroups(self._store, self._tasks, self.metrics)
 
     @asynccontextmanager
     async def running(self, record: SessionRecord, intent: Intent) -> AsyncIterator[Operation]:
@@ -92,7 +89,6 @@ class Operations:
         except (asyncio.CancelledError, StoreUnavailable):
             self._tasks.start(self._undo(operation, begun))
             raise
-        renewal = self._tasks.start(self._renew(operation))
         self.running_now.add(operation)
         try:
             if operation.features and not operation.is_parked:
@@ -106,14 +102,14 @@ class Operations:
             if can_be_gone_on_with(error):
                 operation.can_be_gone_on_with()
             if client_is_gone(error):
-                self._tasks.start(self._leave(operation, renewal, error))
+                self._tasks.start(self._leave(operation, error))
                 raise
-            instead = await self._leave(operation, renewal, error)
+            instead = await self._leave(operation, error)
             if instead is None or instead is error:
                 raise
             raise instead from error
         else:
-            await self._leave(operation, renewal, None)
+            await self._leave(operation, None)
 
     async def mend(self, record: SessionRecord, intent: Intent) -> None:
         """Sees to a session whose lane a worker says is not as on record; raises as `running`."""
@@ -126,6 +122,10 @@ class Operations:
         if error is not None:
             raise error
 
+    def renewals(self) -> Renewals:
+        """Those of all that run, while their `run` does."""
+        return Renewals(self._store, self.running_now, self._keep_progress, lease_seconds=self.lease_seconds)
+
     # How it begins, and is kept.
 
     async def _begin(self, operation: Operation, intent: Intent) -> None:
@@ -136,11 +136,11 @@ class Operations:
             outcome, record = answer.outcome, answer.record
             journal = Journal(
                 self._store,
+                self._groups,
                 record,
                 operation.claim,
                 self._snapshotting.journal_tokens,
                 self._on_written(operation),
-                self.metrics,
             )
             operation.answered(record, journal, is_parked=outcome is BeginOperation.PARKED)
             match outcome:
@@ -184,32 +184,18 @@ class Operations:
         await asyncio.wait([begun])
         await persist(lambda: self._settle(operation, None))
 
-    async def _renew(self, operation: Operation) -> None:
-        pause_seconds = 0.3 * self.lease_seconds
-        progress_kept_at = time.monotonic()
-        while True:
-            await asyncio.sleep(pause_seconds)
-            try:
-                # A connection may hang while Redis is well: the next renewal, over another one, is still in time.
-                async with asyncio.timeout(pause_seconds):
-                    outcome = await self._store.renew_operation(operation.record, operation.claim)
-            except (StoreUnavailable, TimeoutError):
-                continue  # while Redis is away nobody can take the session over
-            if not is_done(outcome):
-                operation.call.cancel()
-                return
-            # The next renewal would be too late: what a long prefill has done so far is not lost with its worker, since
-            # all of its tokens are in the journal.
-            if time.monotonic() - progress_kept_at + pause_seconds > self._snapshotting.recovery_seconds:
-                progress_kept_at = time.monotonic()
-                if operation.at_worker and not operation.is_parked:
-                    self._snapshotting.consider(operation.record, operation.journal.length, is_turn=False)
+    def _keep_progress(self, operation: Operation) -> None:
+        """Told of each whose lease is renewed: what a long prefill has done so far is not lost with its worker, since
+        all of its tokens are in the journal.
+        """
+        # At the next renewal it would be too late.
+        recovery_seconds = self._snapshotting.recovery_seconds - RENEWED_EACH * self.lease_seconds
+        if operation.keeps_progress(recovery_seconds) and operation.at_worker and not operation.is_parked:
+            self._snapshotting.consider(operation.record, operation.journal.length, is_turn=False)
 
     # How it ends.
 
-    async def _leave(
-        self, operation: Operation, renewal: "asyncio.Task[None]", error: BaseException | None
-    ) -> KakeyaError | None:
+    async def _leave(self, operation: Operation, error: BaseException | None) -> KakeyaError | None:
         """Settles what is left of it, and lets go of it; where Redis does not answer, the first is done later, and the
         client does not wait. Returns what has become of the session if it is not well.
         """
@@ -223,7 +209,6 @@ class Operations:
             unavailable = silent
         finally:
             self.running_now.discard(operation)
-            renewal.cancel()
         self._tasks.start(persist(lambda: self._settle(operation, error)))
         return unavailable
 

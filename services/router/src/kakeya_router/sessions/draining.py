@@ -8,10 +8,10 @@ import structlog
 
 from kakeya_router.lanes.moving import Moving, Unmoved
 from kakeya_router.sessions.park_requests import ParkRequests
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import Incarnation, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.worker_record import WorkerRecord
+from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
 from kakeya_shared.process.detached_tasks import unheard
@@ -35,7 +35,7 @@ class Drainer:
     """
 
     _session_store: SessionLists
-    _worker_store: WorkerStore
+    _fleet: Fleet
     _requests: ParkRequests
     _moving: Moving
     _: KW_ONLY
@@ -54,7 +54,9 @@ class Drainer:
                 task.cancel()
 
     async def _drain(self) -> None:
-        draining = [worker for worker in await self._worker_store.all_workers() if worker.draining]
+        if any(worker.draining for worker in self._fleet.workers()):
+            await self._fleet.look()  # an operator may have changed his mind
+        draining = [worker for worker in self._fleet.workers() if worker.draining]
         self._left = {worker.incarnation: self._left.get(worker.incarnation, set()) for worker in draining}
         for worker in draining:
             if worker.incarnation not in self._running:  # one that hangs holds up no other

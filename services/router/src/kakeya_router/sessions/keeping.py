@@ -7,11 +7,11 @@ import structlog
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.store.connection import is_done
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import PoolName, SessionRecord
 from kakeya_router.store.sessions.session_changes import Cause, ClosedOnly
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.sessions.stored_snapshots import parse
+from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 
 # In a pass of the reaper: so many are parked, each of which may write a snapshot, and so many closed.
@@ -41,7 +41,7 @@ class Keeping:
     """
 
     _store: SessionLists
-    _worker_store: WorkerStore
+    _fleet: Fleet
     _parking: Parking
     _closing: Closing
     _tasks: DetachedTasks
@@ -110,7 +110,7 @@ class Keeping:
         """0: no limit, as where some store does not say what is free."""
         if self.max_bytes is not None:
             return self.max_bytes
-        workers = await self._worker_store.workers(pool)
+        workers = self._fleet.workers(pool)
         free = {worker.snapshot_store: worker.snapshot_free_bytes for worker in workers if worker.snapshot_store}
         return int(_PART_OF_DISK * sum(free.values())) if all(free.values()) else 0
 

@@ -81,7 +81,7 @@ class Reaper:
             if self._num_passes % _AUDIT_EVERY == 0:
                 await self._audit.audit(pool)
             await self._worker_store.forget_empty_pool(pool)
-        await self._workers.retain({worker.address for worker in await self._worker_store.all_workers()})
+        await self._workers.retain()
 
     @property
     def _may_reap(self) -> bool:

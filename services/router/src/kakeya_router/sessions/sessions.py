@@ -1,8 +1,9 @@
 """Sessions as a whole: created once for each request, and closed."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -20,10 +21,13 @@ from kakeya_router.sessions.sources import Sources
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.session_record import Features, PoolName, SessionId, SessionRecord, State
+from kakeya_router.store.session_record import Features, Incarnation, PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.creation_store import GIVEN_UP, CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Limits
+from kakeya_router.store.worker_record import WorkerRecord
+from kakeya_router.workers.fleet import Fleet
+from kakeya_shared.errors.tree import NoWorker, WorkerLost
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
@@ -57,6 +61,7 @@ class Sessions:
     _store: CreationStore
     _closing_store: ClosingStore
     _worker_store: WorkerStore
+    _fleet: Fleet
     _tasks: DetachedTasks
     _search: Search
     _opening: Opening
@@ -110,9 +115,42 @@ class Sessions:
             if earlier is not None:
                 return Made(earlier, is_new=False)  # whatever has become of the source since
             source, length = await self._sources.find(request, request.fork_from, of_history=of_history)
-        workers = await self._worker_store.all_workers()
         model = source.model if source else request.model or self.default_model
-        caller, serving = callers.current(), candidates.of_model(workers, model)
+        asked = None, source.incarnation if source else Incarnation(""), model
+        wanting = partial(self._wanted, request, source, length, features, model)
+        try:
+            wanted, fitting = wanting(await self._fleet.some(*asked))
+        except (NoWorker, WorkerLost):
+            wanted, fitting = wanting(await self._fleet.some_anew(*asked))
+        else:
+            if not any(worker.has_room for worker in fitting):  # a pool may serve it that did not before
+                wanted, fitting = wanting(await self._fleet.some_anew(*asked))
+        vocab_size, lane_bytes = (min(getattr(w, name) for w in fitting) for name in ("vocab_size", "lane_bytes"))
+        validation.check_vocabulary("eos_token_ids", request.eos_token_ids, vocab_size)
+        if check is not None:
+            check(vocab_size)
+        # What reserves a lane finds the request as well, in its own pool, and needs no round trip more for it.
+        is_asked = len(wanted.pools) > 1 or not any(worker.has_room for worker in fitting)
+        while True:
+            if is_asked and (earlier := await self._earlier(request, wanted.pools)):
+                return Made(earlier, is_new=False)
+            is_asked = True
+            if record := await self._search.lane(self._opening, wanted, lane_bytes, workers=fitting):
+                self._metrics.opened_sessions.labels("fork" if source else "new").inc()
+                return Made(record, is_new=True)
+
+    def _wanted(
+        self,
+        request: CreateRequest,
+        source: SessionRecord | None,
+        length: int | None,
+        features: Features,
+        model: str,
+        workers: Sequence[WorkerRecord],
+    ) -> tuple[Wanted, list[WorkerRecord]]:
+        """What is wanted, and those of the workers that it may be opened on; raises as `opened`."""
+        serving = candidates.of_model(workers, model)
+        caller = callers.current()
         wanted = Wanted(
             caller,
             serving[0].model,
@@ -123,17 +161,7 @@ class Sessions:
             length,
             features,
         )
-        fitting = candidates.of_wanted(workers, wanted)
-        vocab_size, lane_bytes = (min(getattr(w, name) for w in fitting) for name in ("vocab_size", "lane_bytes"))
-        validation.check_vocabulary("eos_token_ids", request.eos_token_ids, vocab_size)
-        if check is not None:
-            check(vocab_size)
-        while True:
-            if earlier := await self._earlier(request, wanted.pools):
-                return Made(earlier, is_new=False)
-            if record := await self._search.lane(self._opening, wanted, lane_bytes, workers=fitting):
-                self._metrics.opened_sessions.labels("fork" if source else "new").inc()
-                return Made(record, is_new=True)
+        return wanted, candidates.of_wanted(workers, wanted)
 
     async def forked(self, request: CreateRequest) -> SessionRecord | None:
         """The fork that the caller's earlier request with the same request_id made; None: there is none. Raises

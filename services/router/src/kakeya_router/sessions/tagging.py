@@ -9,12 +9,12 @@ from kakeya_router.contract import refusals
 from kakeya_router.contract.tags import FindRequest, Found, TagRequest
 from kakeya_router.lanes import candidates
 from kakeya_router.snapshots import past
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import TagTurn
 from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.stored_tags import Entry
 from kakeya_router.store.sessions.tag_store import Tagged, TagStore
 from kakeya_router.store.worker_record import WorkerRecord
+from kakeya_router.workers.fleet import Fleet
 
 # Sessions that a search looks at and passes over, since they cannot be gone on with at the place that a tag names. It
 # comes to few: a session that ends takes its tags along.
@@ -32,7 +32,7 @@ class Tagging:
     """Tags places and finds them; called by `RuntimeService`."""
 
     _store: TagStore
-    _worker_store: WorkerStore
+    _fleet: Fleet
     _: KW_ONLY
     default_model: str
     _served: dict[str, tuple[float, str, Serving]] = field(default_factory=dict, init=False)
@@ -78,7 +78,8 @@ class Tagging:
         if known is not None and now < known[0]:
             return known[1:]
         serving: dict[PoolName, list[WorkerRecord]] = {}
-        workers = candidates.of_model(await self._worker_store.all_workers(), model)
+        await self._fleet.look()
+        workers = candidates.of_model(self._fleet.workers(), model)
         for worker in sorted(workers, key=lambda worker: worker.pool):
             serving.setdefault(worker.pool, []).append(worker)
         self._served[model] = now + _SERVED_SECONDS, workers[0].model, serving

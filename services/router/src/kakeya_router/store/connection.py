@@ -11,13 +11,14 @@ from redis.client import NEVER_DECODE
 
 from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.store.keys import LAYOUT, SCHEMA
+from kakeya_router.store.layout import UnknownLayout, why_unknown
 from kakeya_router.store.outcomes import Alternative, BeginClose, MoveSession, OfferLane, ParkSession
-from kakeya_router.store.scripts import Script, script_of, scripts
+from kakeya_router.store.script_calls import Argument, ScriptCall, together, with_text
+from kakeya_router.store.scripts import Script, Text, script_of, scripts
 from kakeya_router.store.servers.redis_errors import NO_ANSWER, unusable_because
 from kakeya_router.store.servers.server import Command, Generation
 from kakeya_router.store.servers.shared_cluster import SharedCluster
 from kakeya_router.store.servers.shared_redis import SharedRedis
-from kakeya_router.store.servers.slots import slot_of
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.disk_room import shortage
 from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS, Kind, RedisUrl
@@ -33,10 +34,6 @@ OfOneThing = (
     | Literal[ParkSession.CHANGED, ParkSession.FAILED, ParkSession.MISSING, ParkSession.LOST, ParkSession.BUSY]
 )
 """All their outcomes: with another one in a header nothing that asks `is_done` about it passes the check of types."""
-Argument = str | int | bytes | Generation | None
-"""Of a script, which has None as '' and a bool as 1 or 0."""
-ScriptCall = tuple[Sequence[str], Mapping[str, Argument]]  # keys and arguments
-
 _RETRY_AFTER_SECONDS = 1.0
 # What is answered later than this was asked of a Redis that nobody could renew a lease at meanwhile. A lease outlasts a
 # silence of this length, not one as long as the time-out.
@@ -45,10 +42,8 @@ _SILENCE_SECONDS = 1.0
 _LAST_ANSWERS_SECONDS = 2.0
 # A few milliseconds for Redis and for this process; a list of thousands must not hold up a heartbeat.
 _HASHES_AT_ONCE = 500
-
-
-class UnknownLayout(Exception):
-    """The data in Redis is not for this router."""
+# A script holds up all others of its server: these take a millisecond at most.
+_CALLS_TOGETHER = 64
 
 
 class RedisConnection:
@@ -126,13 +121,8 @@ class RedisConnection:
         except StoreUnavailable as error:
             self._refused = "" if self._knows_layout else error.message
             raise
-        self._knows_layout = str(found).isdecimal() and int(found) <= LAYOUT
-        self._refused = (
-            ""
-            if self._knows_layout
-            else f"this router knows no layout of data but {LAYOUT}, and {SCHEMA} in Redis is {found!r}; "
-            "run a newer router, or see --redis"
-        )
+        self._refused = why_unknown(found)
+        self._knows_layout = not self._refused
         if self._refused:
             raise UnknownLayout(self._refused)
 
@@ -163,7 +153,30 @@ class RedisConnection:
         try:
             return await self.commands(commands)
         except exceptions.NoScriptError:
-            return await self.commands(_with_text(script, commands))
+            return await self.commands(with_text(script.text, commands))
+
+    async def outcomes_apart(
+        self, of: type[OutcomeT], calls: Iterable[ScriptCall]
+    ) -> list[tuple[OutcomeT, list[Any]] | Exception]:
+        """As `outcome` for each of these keys and arguments, in one round trip, or again in another one. What Redis
+        refuses one of them with is in its place. Raises StoreUnavailable: it has not answered.
+
+        Args:
+            of: whose script answers with a list, whichever it is, and may run twice.
+            calls: whose keys are in one slot.
+        """
+        script, calls = self._scripts[script_of(of)], [*calls]
+        arranged = [(keys, _arranged(script, arguments)) for keys, arguments in calls]
+        some = [arranged[at : at + _CALLS_TOGETHER] for at in range(0, len(arranged), _CALLS_TOGETHER)]
+        found = await self._apart(script.together, [together(script, each) for each in some])
+        if any(isinstance(answers, Exception) for answers in found):  # which of the calls it is about, nobody knows
+            answers = await self._apart(script.text, [_evalsha(script, *call) for call in calls])
+        else:
+            answers = [answer for several in found for answer in several]
+        return [
+            (self._unavailable(answer) or answer) if isinstance(answer, Exception) else (of(answer[0]), answer[1:])
+            for answer in answers
+        ]
 
     async def read_bytes(self, name: str, start: int, end: int) -> bytes:
         """Bytes start..end-1 of a string; empty where there is none. Raises StoreUnavailable."""
@@ -195,14 +208,23 @@ class RedisConnection:
         """Whether Redis has answered without a failure for so long."""
         return self._answers_since is not None and time.monotonic() - self._answers_since >= seconds
 
+    async def _apart(self, text: Text, commands: list[Command]) -> list[Any]:
+        """The answers to commands that run a script, errors among them."""
+        if not commands:
+            return []  # that say nothing of whether Redis answers
+        found = await self._guarded(lambda: self._redis.execute_apart(commands))
+        if any(isinstance(answer, exceptions.NoScriptError) for answer in found):
+            found = await self._guarded(lambda: self._redis.execute_apart(with_text(text, commands)))
+        return found
+
     async def _evaluate(self, name: str, keys: Sequence[str], arguments: Mapping[str, Any], **options: Any) -> Any:
         script, redis = self._scripts[name], self._redis
         command = _evalsha(script, keys, arguments)
         try:
             return await redis.execute_command(*command, **options)
         except exceptions.NoScriptError:
-            (with_text,) = _with_text(script, [command])
-            return await redis.execute_command(*with_text, **options)
+            (told,) = with_text(script.text, [command])
+            return await redis.execute_command(*told, **options)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -219,19 +241,26 @@ class RedisConnection:
         try:
             result = await answer
         except (*NO_ANSWER, exceptions.ResponseError) as error:
-            reason = unusable_because(error)
-            if reason is None:
+            unavailable = self._unavailable(error)
+            if unavailable is None:
                 raise
-            self._answers_since = None
-            if self._directory is not None and isinstance(error, NO_ANSWER) and (full := shortage(self._directory)):
-                reason = f"{reason}: {full}"
-            self._metrics.redis_failures.inc()
-            raise StoreUnavailable(reason, retry_after_seconds=_RETRY_AFTER_SECONDS) from error
+            raise unavailable from error
         seconds = time.monotonic() - asked
         self._metrics.redis_seconds.observe(seconds)
         if self._answers_since is None or seconds > _SILENCE_SECONDS:
             self._answers_since = time.monotonic()
         return result
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable | None:
+        """What it says of Redis, if that cannot be used now."""
+        reason = unusable_because(error)
+        if reason is None:
+            return None
+        self._answers_since = None
+        if self._directory is not None and isinstance(error, NO_ANSWER) and (full := shortage(self._directory)):
+            reason = f"{reason}: {full}"
+        self._metrics.redis_failures.inc()
+        return StoreUnavailable(reason, retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
 def is_done(outcome: OfOneThing) -> bool:
@@ -246,26 +275,8 @@ def time_ms(time: tuple[int, int]) -> int:
     return seconds * 1000 + microseconds // 1000
 
 
-def in_ms(seconds: float) -> int:
-    """As scripts take it."""
-    return round(seconds * 1000)
-
-
 def _evalsha(script: Script, keys: Sequence[str], arguments: Mapping[str, Any]) -> list[Any]:
-    return ["EVALSHA", script.sha, len(keys), *keys, *_arranged(script, arguments)]
-
-
-def _with_text(script: Script, commands: Iterable[Command]) -> list[Command]:
-    """Some commands, of those that run a script the first of each slot with its text: servers then know it."""
-    known: set[int] = set()
-    found: list[Command] = []
-    for command in commands:
-        slot = slot_of(command) if command[0] == "EVALSHA" else None
-        if slot is not None and slot not in known:
-            known.add(slot)
-            command = ["EVAL", script.text, *command[2:]]
-        found.append(command)
-    return found
+    return ["EVALSHA", script.text.sha, len(keys), *keys, *_arranged(script, arguments)]
 
 
 def _arranged(script: Script, given: Mapping[str, Any]) -> list[str | int | bytes | Generation]:

@@ -11,8 +11,9 @@ Those of one tenant share the hash tag `{objects:TENANT}`, for none of them belo
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kakeya_router.store.connection import RedisConnection, in_ms
+from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.outcomes import UpdateObject
+from kakeya_router.store.script_calls import in_ms
 
 
 @dataclass(eq=False)

@@ -25,6 +25,8 @@ _log = structlog.get_logger()
 _OPENING_SECONDS = 5.0
 # That have not said what they are. Those who know say it within milliseconds; when there are more, the oldest goes.
 _MAX_STRANGERS = 256
+# Workers that come back at once, to a router that has started anew. What finds no place here believes to be connected.
+_BACKLOG = 1024
 # A port that is open to the network is scanned: one line in a while says how often.
 _TELL_SECONDS = 60.0
 
@@ -66,7 +68,7 @@ class TunnelPort:
         host, port = HostPort.parse(bind)
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(self._come, is_secured=self.is_secured), host, port
+                lambda: Connection(self._come, is_secured=self.is_secured), host, port, backlog=_BACKLOG
             )
         except OSError as error:
             raise PortTakenError(f"--tunnel-bind: cannot listen on {bind}: {error.strerror}") from error

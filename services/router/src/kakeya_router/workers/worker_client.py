@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,23 +12,21 @@ import grpc
 from google.protobuf.message import Message
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext
 
-from kakeya_router.contract import generates, lanes
+from kakeya_router.contract import lanes
 from kakeya_router.contract.appends import Appended
 from kakeya_router.contract.generates import Done, Token
 from kakeya_router.contract.lanes import Opened, Stopped
 from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
-from kakeya_router.workers import channels, open_requests, worker_errors
-from kakeya_router.workers.acknowledgements import Acknowledgements
+from kakeya_router.workers import answers, channels, open_requests, worker_errors
+from kakeya_router.workers.answers import TokenStreams
+from kakeya_router.workers.probing import PROBE_SECONDS, Answers
 from kakeya_shared.process.detached_tasks import is_cancelled
 from kakeya_shared.rpc import tracing
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 
 _SERVICE = "/kakeya.worker.v1.VerifierService/"
-_ACKNOWLEDGE_SECONDS = 2.0
-# From `done` to the end of a stream takes a worker milliseconds; the session is busy until then.
-_END_SECONDS = 0.5
 _AGAIN_SECONDS = 0.1
 
 
@@ -75,6 +73,11 @@ class WorkerClient:
 
     Every method raises WorkerError or the error of the tree that the worker raised; `timeout` is in seconds, None
     for no limit, and passing it raises DeadlineExceeded.
+
+    Attributes:
+        is_gone: it was not among the registered workers at the last look.
+        answers: whether it answers: it is asked nothing while it is silent.
+        is_waited_for: behind a tunnel, as long as its lease runs.
     """
 
     def __init__(
@@ -84,14 +87,18 @@ class WorkerClient:
         self._address = address
         self._channel = channels.to_worker(address, credentials) if door is None else channels.to_door(door)
         self._stub = VerifierServiceStub(self._channel)
+        self._streams = TokenStreams(self._stub.StreamTokens)
         self._num_calls = 0
         self._asked: set[grpc.aio.Call] = set()
-        self._may_come_back = door is not None
-        self._was_there = self._is_missed = self._is_gone = self._is_closed = False
+        self.is_waited_for = door is not None
+        self.answers = Answers(lambda: self._stub.GetSlab(pb.GetSlabRequest(), timeout=PROBE_SECONDS))
+        self.is_gone = self._was_there = self._is_missed = self._is_closed = False
 
     async def aclose(self) -> None:
         """Who still holds it finds the worker unreachable: it is closed where it is idle and its worker gone."""
         self._is_closed = True
+        await self.answers.aclose()
+        await self._streams.aclose()
         await self._channel.close()
 
     @property
@@ -99,17 +106,25 @@ class WorkerClient:
         """Whether no call runs; closing the channel would cancel it."""
         return not self._num_calls
 
-    def see(self, *, is_there: bool) -> None:
+    def see(self, *, is_there: bool, streams_tokens: bool = False) -> None:
         """Told at each look at the workers. A worker that was not there before may be new: it is looked for twice.
 
         What is asked of one that is gone is ended, since it may hang; operations end their calls themselves.
+
+        Args:
+            streams_tokens: it names that feature.
         """
-        self._is_gone = not is_there and (self._was_there or self._is_missed)
+        self._streams.is_served = streams_tokens
+        self.is_gone = not is_there and (self._was_there or self._is_missed)
         self._was_there = self._was_there or is_there
         self._is_missed = not is_there
-        if self._is_gone:
-            for call in self._asked:
-                call.cancel()
+        if self.is_gone:
+            self.end_asked()
+
+    def end_asked(self) -> None:
+        """Ends what is asked of it; operations end their calls themselves."""
+        for call in self._asked:
+            call.cancel()
 
     async def open_session(self, record: SessionRecord, source: SessionRecord | None, timeout: float) -> Opened:
         """Opens a lane, empty or with the history of a source."""
@@ -148,18 +163,22 @@ class WorkerClient:
         Args:
             journaled_length: what the worker need not remember.
         """
-        with self._calling("Generate", running.broken) as metadata:
-            call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
-            running.started(call, record)
-            is_done = False
-            try:
-                async with self._acknowledgements(request, journaled_length).sending() as acknowledgements:
-                    async for response in call:
-                        is_done = response.HasField("done")
-                        yield generates.from_worker(response)
-                        acknowledgements.pass_on()
-            finally:
-                await _end(call, _END_SECONDS if is_done else 0.0)
+        with self._calling("Generate", running.broken) as metadata, self._streams.running() as shared:
+
+            def begin() -> Any:
+                call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
+                running.started(call, record)
+                return call
+
+            stream = await shared()
+            events = (
+                answers.by_own_call(self._stub, begin, request, journaled_length)
+                if stream is None
+                else answers.by_stream(stream, begin, request, journaled_length)
+            )
+            async with aclosing(events):
+                async for event in events:
+                    yield event
 
     async def check_grammar(self, grammar: pb.Grammar, timeout: float) -> None:
         """Raises InvalidField: it cannot be used there."""
@@ -221,18 +240,6 @@ class WorkerClient:
         )
         return answer.final_history_length
 
-    def _acknowledgements(self, request: pb.GenerateRequest, journaled_length: Callable[[], int]) -> Acknowledgements:
-        async def send(num_tokens: int) -> None:
-            acknowledge = pb.AcknowledgeRequest(
-                session_id=request.session_id,
-                epoch=request.epoch,
-                num_tokens=num_tokens,
-                journaled_length=journaled_length(),
-            )
-            await self._stub.Acknowledge(acknowledge, timeout=_ACKNOWLEDGE_SECONDS)
-
-        return Acknowledgements(send, len(request.previous_token_ids))
-
     async def _ask_again(self, method: str, request: Message, timeout: float | None) -> Any:
         """As `_ask`, of what may be repeated: behind a tunnel that breaks the worker lives, and is asked once more."""
         until = None if timeout is None else time.monotonic() + timeout
@@ -240,7 +247,7 @@ class WorkerClient:
             try:
                 return await self._ask(method, request, None if until is None else until - time.monotonic())
             except worker_errors.WorkerUnreachable:
-                if self._is_gone or self._is_closed or not self._may_come_back:
+                if self.is_gone or self._is_closed or not self.is_waited_for:
                     raise
             await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -262,6 +269,8 @@ class WorkerClient:
     def _calling(self, method: str, *follows: SpanContext) -> Iterator[tracing.Metadata]:
         if self._is_closed:
             raise worker_errors.WorkerUnreachable("the channel to the worker is closed")
+        if self.answers.is_silent:
+            raise worker_errors.WorkerUnreachable("the worker does not answer")
         self._num_calls += 1
         try:
             with tracing.client_span(_SERVICE + method, self._address, follows) as metadata:
@@ -285,14 +294,3 @@ def _position(record: SessionRecord) -> dict[str, Any]:
         "operation_number": record.operation_number,
         "history_digest": record.digest_at(record.history_length),
     }
-
-
-async def _end(call: Any, grace_seconds: float) -> None:
-    """Cancels a stream, unless the worker ends it first: where its result is there, it would count as failed there."""
-    try:
-        if grace_seconds:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(grace_seconds):
-                    await call.code()
-    finally:
-        call.cancel()

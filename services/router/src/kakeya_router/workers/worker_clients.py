@@ -1,14 +1,16 @@
 """The clients of all workers, by their addresses."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import structlog
 
 from kakeya_router.store.session_record import TUNNELLED, Incarnation, SessionRecord
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.tunnels.doors import Doors
 from kakeya_router.workers.worker_client import WorkerClient
 from kakeya_router.workers.worker_errors import WorkerError
+from kakeya_shared.contract.features import TOKEN_STREAM
 from kakeya_shared.errors.tree import KakeyaError
 from kakeya_shared.rpc.tls import ClientTls
 
@@ -44,14 +46,33 @@ class WorkerClients:
             client = self._clients[address] = WorkerClient(address, credentials)
         return client
 
-    def see(self, addresses: Collection[str]) -> None:
-        """Told where workers are: what is asked of one that was there and is gone is ended, since it may hang."""
+    def see(self, workers: Mapping[str, WorkerRecord]) -> None:
+        """Told by address which workers there are: what is asked of one that was there and is gone is ended, since it
+        may hang.
+        """
         for address, client in self._clients.items():
-            client.see(is_there=address in addresses)
+            worker = workers.get(address)
+            client.see(
+                is_there=worker is not None, streams_tokens=worker is not None and not worker.lacks((TOKEN_STREAM,))
+            )
 
-    async def retain(self, addresses: Collection[str]) -> None:
-        """Closes the idle channels to all other addresses, and those that were replaced."""
-        gone = [address for address, client in self._clients.items() if client.idle and address not in addresses]
+    def probe(self, most_missed: float) -> frozenset[str]:
+        """One pass more has gone by, see `Answers`; the addresses of workers that are silent. What is asked of them is
+        ended.
+        """
+        for client in self._clients.values():
+            if client.is_waited_for or (client.idle and not client.answers.is_silent):
+                client.answers.forget()
+            else:
+                client.answers.miss(most_missed)
+        silent = {address: client for address, client in self._clients.items() if client.answers.is_silent}
+        for client in silent.values():
+            client.end_asked()
+        return frozenset(silent)
+
+    async def retain(self) -> None:
+        """Closes the idle channels to workers that are gone, and those that were replaced."""
+        gone = [address for address, client in self._clients.items() if client.idle and client.is_gone]
         closing = [self._clients.pop(address) for address in gone]
         if self._doors is not None:
             for address in gone:

@@ -23,6 +23,7 @@ ROWS: Rows = {
         Row(NOTHING, join(OTHER_WORKER, again=True), "joined", JOINED_NOW),
         Row(OPEN, join(again=True), "renewed", HEARD),
         Row(OPEN, join(incarnation="new", again=True), "taken"),
+        Row(OPEN, (join(OTHER_WORKER, model="n"), join(model="n")), "other_model", gives=["m"]),
         Row(anew, join(), "sweeping"),
         Row(anew + swept, join(), "replaced", to(NEW, lost=["new"], worker_incarnation="i-w")),
     ],

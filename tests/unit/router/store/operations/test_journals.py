@@ -43,6 +43,16 @@ async def test_a_part_of_a_journal_is_read(world: World) -> None:
     assert await read(await world.record(), 1, 5) == []
 
 
+async def test_a_long_journal_is_trimmed_a_sixteenth_at_a_time(world: World) -> None:
+    """To trim is to copy what is left: a group of tokens must not cost that."""
+    await (OPEN + begin(A)).bring_about(world)
+    starts = []
+    for length in range(64, 80):
+        await extend(A, length - 64 if length == 64 else length - 1, range(64 if length == 64 else 1), 64).call(world)
+        starts.append((await world.record()).journal_start)
+    assert starts == [*[0] * 5, *[5] * 5, *[10] * 5, 15]
+
+
 async def test_the_digests_of_a_history_are_those_of_its_tokens_whatever_is_done_to_its_journal(world: World) -> None:
     draw, history, start = random.Random(11), list[int](), 0
     await (OPEN + begin(A)).bring_about(world)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 import pytest
 from redis import exceptions
@@ -19,7 +20,7 @@ from kakeya_shared.errors.tree import StoreUnavailable
 from tests.redis_groups import Cluster, asked, redis_cluster
 from tests.redis_server import LocalRedis
 from tests.unit.router.lapses import die
-from tests.unit.router.stack import LONG_SECONDS, Stack, eventually, stack_on
+from tests.unit.router.stack import LONG_SECONDS, Client, Stack, eventually, stack_on
 
 POOLS = ["tiny", "small", "large", "wide"]
 """Whose slots are on three nodes."""
@@ -73,7 +74,7 @@ async def test_what_is_asked_at_once_comes_back_in_its_order(cluster: Cluster, c
 async def test_scripts_that_no_node_knows_run_on_each(cluster: Cluster, connection: RedisConnection) -> None:
     for node in nodes(cluster).values():
         await asyncio.to_thread(asked, node, "SCRIPT FLUSH")
-    calls = [([PoolKeys(PoolName(pool)).workers], {"worker": key(pool)}) for pool in (*POOLS, *POOLS)]
+    calls = [([PoolKeys(PoolName(pool)).workers], {"worker": key(pool), "fields": ()}) for pool in (*POOLS, *POOLS)]
     assert await connection.scripts("list_workers", calls) == [[]] * 8
     assert await connection.script("announce_router", [ROUTERS], address="h:1", lease_ms=60_000) == ["h:1"]
 
@@ -141,6 +142,51 @@ async def test_a_session_goes_on_when_the_node_of_its_pool_is_lost(
     info = await client.info(session_id)
     assert info.history_length == 33
     assert info.epoch >> 41 > before.epoch >> 41
+
+
+async def test_pools_of_other_nodes_notice_nothing_when_one_is_lost(cluster: Cluster, stack: Stack) -> None:
+    """Each primary in turn, that of what all pools have in common, too.
+
+    Calls go to the router whatever its probe says.
+    """
+    client = await stack.router(redis=cluster.url)
+    for pool in POOLS:
+        await stack.worker(client, f"worker-of-{pool}", pool=pool, num_lanes=64)
+    sessions: dict[str, str] = {}
+    while len(sessions) < len(POOLS):
+        session_id = await client.session()
+        sessions[session_id.split(".")[0]] = session_id
+    lost = 0
+    for old in dict.fromkeys(nodes(cluster).values()):
+        pools = [pool for pool, node in nodes(cluster).items() if node is not old]
+        appends = [asyncio.create_task(_appended(client, sessions[pool])) for pool in pools]
+        old.kill()
+        lost += 1
+        away = next(pool for pool in POOLS if pool not in pools)
+        await asyncio.to_thread(cluster.wait_for_another, key(away), old)
+        for append in appends:
+            append.cancel()
+        # An error would be raised here in the place of the cancellation.
+        ended = await asyncio.gather(*appends, return_exceptions=True)
+        assert [type(each) for each in ended] == [asyncio.CancelledError] * len(pools), ended
+        old.start()  # as a replica of the one that took its place
+        await asyncio.to_thread(cluster.wait_for_replica, old)
+        assert await eventually(partial(_is_served, client, sessions[away]))
+    assert lost == 3
+
+
+async def _appended(client: Client, session_id: str) -> None:
+    """Again and again."""
+    while True:
+        await client.append(session_id, [1])
+
+
+async def _is_served(client: Client, session_id: str) -> bool:
+    try:
+        return bool(await client.append(session_id, []))
+    except StoreUnavailable:
+        await asyncio.sleep(0.1)
+        return False
 
 
 async def _exists(connection: RedisConnection) -> bool:

@@ -459,6 +459,8 @@ class GenerateRequest(_message.Message):
     IGNORE_EOS_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
+    TOKEN_STREAM_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
@@ -474,6 +476,11 @@ class GenerateRequest(_message.Message):
     min_tokens: _builtins.int
     """See kakeya.v1.GenerateRequest; only to workers with the feature "masked-ends"."""
     ignore_eos: _builtins.bool
+    token_stream: _builtins.int
+    """Tokens come by the stream of this number (StreamTokensResponse.stream), as those of `answer`, and none here; `done` does,
+    maybe before the last of them. A stream that is not there is OPERATION_STOPPED. Unset: they come here.
+    """
+    answer: _builtins.int
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -513,19 +520,25 @@ class GenerateRequest(_message.Message):
         ignore_eos: _builtins.bool = ...,
         grammar: Global___Grammar | None = ...,
         reasoning: Global___Reasoning | None = ...,
+        token_stream: _builtins.int | None = ...,
+        answer: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "grammar", b"grammar", "history_digest", b"history_digest", "logprobs", b"logprobs", "reasoning", b"reasoning", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "_token_stream", b"_token_stream", "grammar", b"grammar", "history_digest", b"history_digest", "logprobs", b"logprobs", "reasoning", b"reasoning", "sampling", b"sampling", "token_stream", b"token_stream"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "acknowledges", b"acknowledges", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "grammar", b"grammar", "history_digest", b"history_digest", "history_length", b"history_length", "ignore_eos", b"ignore_eos", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "reasoning", b"reasoning", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "_token_stream", b"_token_stream", "acknowledges", b"acknowledges", "answer", b"answer", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "grammar", b"grammar", "history_digest", b"history_digest", "history_length", b"history_length", "ignore_eos", b"ignore_eos", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "reasoning", b"reasoning", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "token_stream", b"token_stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
     _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
     _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
     _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
+    _WhichOneofReturnType__token_stream: _TypeAlias = _typing.Literal["token_stream"]  # noqa: Y015
+    _WhichOneofArgType__token_stream: _TypeAlias = _typing.Literal["_token_stream", b"_token_stream"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__history_digest) -> _WhichOneofReturnType__history_digest | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_stream) -> _WhichOneofReturnType__token_stream | None: ...
 
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
 
@@ -865,6 +878,110 @@ class AcknowledgeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AcknowledgeResponse: _TypeAlias = AcknowledgeResponse  # noqa: Y015
+
+@_typing.final
+class StreamTokensRequest(_message.Message):
+    """Nothing, as the first message, opens the stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def acknowledged(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgedAnswer]: ...
+    def __init__(
+        self,
+        *,
+        acknowledged: _abc.Iterable[Global___AcknowledgedAnswer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamTokensRequest: _TypeAlias = StreamTokensRequest  # noqa: Y015
+
+@_typing.final
+class AcknowledgedAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWER_FIELD_NUMBER: _builtins.int
+    NUM_TOKENS_FIELD_NUMBER: _builtins.int
+    JOURNALED_LENGTH_FIELD_NUMBER: _builtins.int
+    answer: _builtins.int
+    num_tokens: _builtins.int
+    """As in AcknowledgeRequest."""
+    journaled_length: _builtins.int
+    def __init__(
+        self,
+        *,
+        answer: _builtins.int = ...,
+        num_tokens: _builtins.int = ...,
+        journaled_length: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "journaled_length", b"journaled_length", "num_tokens", b"num_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgedAnswer: _TypeAlias = AcknowledgedAnswer  # noqa: Y015
+
+@_typing.final
+class StreamTokensResponse(_message.Message):
+    """The first one says the stream's number. Of the others the token token_ids[i] is the next one of answers[i]."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class DetailsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        @_builtins.property
+        def value(self) -> Global___TokenDetail: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: Global___TokenDetail | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    stream: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def details(self) -> _containers.MessageMap[_builtins.int, Global___TokenDetail]:
+        """By i, where log-probabilities were asked for."""
+
+    def __init__(
+        self,
+        *,
+        stream: _builtins.int = ...,
+        answers: _abc.Iterable[_builtins.int] | None = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        details: _abc.Mapping[_builtins.int, Global___TokenDetail] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "details", b"details", "stream", b"stream", "token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamTokensResponse: _TypeAlias = StreamTokensResponse  # noqa: Y015
 
 @_typing.final
 class CloseSessionRequest(_message.Message):

@@ -62,6 +62,11 @@ class VerifierServiceStub:
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeResponse.FromString,
                 _registered_method=True)
+        self.StreamTokens = channel.stream_stream(
+                '/kakeya.worker.v1.VerifierService/StreamTokens',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensResponse.FromString,
+                _registered_method=True)
         self.CloseSession = channel.unary_unary(
                 '/kakeya.worker.v1.VerifierService/CloseSession',
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CloseSessionRequest.SerializeToString,
@@ -142,6 +147,15 @@ class VerifierServiceServicer:
 
     def Acknowledge(self, request, context):
         """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamTokens(self, request_iterator, context):
+        """Stands while the caller's Generates run that name it: what a step has for all of them comes in one message, and so do
+        their acknowledgements. Only to workers with the feature "token-stream". Where it ends, the tokens of these Generates
+        come no more, and Stop tells what they have generated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -234,6 +248,11 @@ def add_VerifierServiceServicer_to_server(servicer, server):
                     servicer.Acknowledge,
                     request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeRequest.FromString,
                     response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeResponse.SerializeToString,
+            ),
+            'StreamTokens': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamTokens,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensResponse.SerializeToString,
             ),
             'CloseSession': grpc.unary_unary_rpc_method_handler(
                     servicer.CloseSession,
@@ -414,6 +433,33 @@ class VerifierService:
             '/kakeya.worker.v1.VerifierService/Acknowledge',
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeRequest.SerializeToString,
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamTokens(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/kakeya.worker.v1.VerifierService/StreamTokens',
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

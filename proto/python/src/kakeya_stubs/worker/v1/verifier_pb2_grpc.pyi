@@ -52,6 +52,11 @@ class VerifierServiceStub:
     """
     Acknowledge: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.AcknowledgeRequest, _verifier_pb2.AcknowledgeResponse]
     """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
+    StreamTokens: _grpc.StreamStreamMultiCallable[_verifier_pb2.StreamTokensRequest, _verifier_pb2.StreamTokensResponse]
+    """Stands while the caller's Generates run that name it: what a step has for all of them comes in one message, and so do
+    their acknowledgements. Only to workers with the feature "token-stream". Where it ends, the tokens of these Generates
+    come no more, and Stop tells what they have generated.
+    """
     CloseSession: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.CloseSessionRequest, _verifier_pb2.CloseSessionResponse]
     """Frees the lane; a running operation ends SESSION_CLOSED."""
     Rewind: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.RewindRequest, _verifier_pb2.RewindResponse]
@@ -99,6 +104,11 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
     """
     Acknowledge: _aio.UnaryUnaryMultiCallable[_verifier_pb2.AcknowledgeRequest, _verifier_pb2.AcknowledgeResponse]  # type: ignore[assignment]
     """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
+    StreamTokens: _aio.StreamStreamMultiCallable[_verifier_pb2.StreamTokensRequest, _verifier_pb2.StreamTokensResponse]  # type: ignore[assignment]
+    """Stands while the caller's Generates run that name it: what a step has for all of them comes in one message, and so do
+    their acknowledgements. Only to workers with the feature "token-stream". Where it ends, the tokens of these Generates
+    come no more, and Stop tells what they have generated.
+    """
     CloseSession: _aio.UnaryUnaryMultiCallable[_verifier_pb2.CloseSessionRequest, _verifier_pb2.CloseSessionResponse]  # type: ignore[assignment]
     """Frees the lane; a running operation ends SESSION_CLOSED."""
     Rewind: _aio.UnaryUnaryMultiCallable[_verifier_pb2.RewindRequest, _verifier_pb2.RewindResponse]  # type: ignore[assignment]
@@ -173,6 +183,17 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_verifier_pb2.AcknowledgeResponse, _abc.Awaitable[_verifier_pb2.AcknowledgeResponse]]:
         """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
+
+    @_abc_1.abstractmethod
+    def StreamTokens(
+        self,
+        request_iterator: _MaybeAsyncIterator[_verifier_pb2.StreamTokensRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_verifier_pb2.StreamTokensResponse], _abc.AsyncIterator[_verifier_pb2.StreamTokensResponse]]:
+        """Stands while the caller's Generates run that name it: what a step has for all of them comes in one message, and so do
+        their acknowledgements. Only to workers with the feature "token-stream". Where it ends, the tokens of these Generates
+        come no more, and Stop tells what they have generated.
+        """
 
     @_abc_1.abstractmethod
     def CloseSession(

@@ -2,13 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from kakeya_router.store.connection import RedisConnection, in_ms, is_done
+from kakeya_router.store.connection import RedisConnection, is_done
 from kakeya_router.store.keys import POOLS, ROUTERS, PoolKeys
-from kakeya_router.store.outcomes import DrainWorker, DropWorker, Heartbeat, JoinWorker, ReportLane
-from kakeya_router.store.session_record import Epoch, Incarnation, PoolName, SessionId, WorkerId
+from kakeya_router.store.outcomes import DrainWorker, DropWorker, JoinWorker
+from kakeya_router.store.script_calls import ScriptCall, in_ms
+from kakeya_router.store.session_record import Incarnation, PoolName, WorkerId
 from kakeya_router.store.worker_record import WorkerRecord
 
 _SESSIONS_AT_ONCE = 256
@@ -26,19 +27,11 @@ class Identity(NamedTuple):
     incarnation: Incarnation
 
 
-class Lane(NamedTuple):
-    """What a worker says of one lane; `retained` as in a `SessionRecord`, `num_rewinds` its `lane_rewinds`.
+class Joined(NamedTuple):
+    """What has become of a worker that joins; `model`: of its pool, where that is another one."""
 
-    `lane` is its number in the slab; None: not said.
-    """
-
-    session_id: SessionId
-    epoch: Epoch
-    history_length: int
-    kv_live_bytes: int
-    retained: str
-    num_rewinds: int = 0
-    lane: int | None = None
+    outcome: JoinWorker
+    model: str
 
 
 @dataclass(eq=False)
@@ -52,7 +45,6 @@ class WorkerStore:
 
     _redis: RedisConnection
     worker_lease_seconds: float
-    _pools: list[PoolName] = field(default_factory=list, init=False)
 
     async def announce_router(self, address: str) -> list[str]:
         """Says that the router at `address` runs; returns all that do."""
@@ -73,8 +65,8 @@ class WorkerStore:
 
     async def workers(self, pool: PoolName) -> list[WorkerRecord]:
         """The registered incarnations of a pool, by worker id."""
-        keys, arguments = _listing(pool)
-        return _by_id(await self._redis.script("list_workers", keys, **arguments))
+        (listed,) = await self._listed([pool])
+        return _by_id(listed)
 
     async def worker(self, pool: PoolName, worker_id: WorkerId) -> WorkerRecord | None:
         """The registered incarnation of a worker; None: there is none."""
@@ -82,26 +74,23 @@ class WorkerStore:
         return WorkerRecord.from_hash(values) if values else None
 
     async def all_workers(self) -> list[WorkerRecord]:
-        """In one round trip, but for those of pools that are new since the last time."""
-        asked = self._pools
-        pools, *found = await self._redis.scripts("list_workers", map(_listing, asked), [("SMEMBERS", POOLS)])
-        self._pools = sorted(pools)
-        listed = dict(zip(asked, map(_by_id, found), strict=True))
-        for pool in self._pools:
-            if pool not in listed:
-                listed[pool] = await self.workers(pool)
-        return [worker for pool in self._pools for worker in listed[pool]]
+        """All there is of them: O(workers), for what lists them all. What places sessions asks `Fleet`."""
+        listed = await self._listed(await self.pools())
+        return [worker for each in listed for worker in _by_id(each)]
+
+    async def _listed(self, pools: Sequence[PoolName]) -> list[list[list[str]]]:
+        return await self._redis.scripts("list_workers", (listing(pool, ()) for pool in pools))
 
     async def now_ms(self) -> int:
         return await self._redis.now_ms()
 
-    async def join(self, worker: WorkerRecord, *, again: bool = False) -> JoinWorker:
+    async def join(self, worker: WorkerRecord, *, again: bool = False) -> Joined:
         """Args:
         again: its process has joined before: it takes its id back from nobody who has joined under it since.
         """
         await self._redis.call(lambda redis: redis.sadd(POOLS, worker.pool))
         keys = PoolKeys(worker.pool)
-        outcome, _ = await self._redis.outcome(
+        outcome, said = await self._redis.outcome(
             JoinWorker,
             [keys.worker(worker.worker_id), keys.workers, keys.lost, keys.queue],
             worker_id=worker.worker_id,
@@ -110,43 +99,11 @@ class WorkerStore:
             again=again,
             features=worker.features,
             token_id=worker.token_id,
+            model=worker.model,
+            of_worker=keys.worker(WorkerId("")),
             record=worker.to_pairs(),
         )
-        return outcome
-
-    async def heartbeat(
-        self,
-        of: Identity,
-        *,
-        kv_live_bytes: int,
-        rss_bytes: int,
-        leaving: bool = False,
-        number: int = 0,
-        tunnels: str = "",
-    ) -> bool:
-        """Renews the lease, takes over what the worker says of itself; False when the incarnation is not registered.
-
-        Args:
-            number: of the heartbeat; one that comes after a later one only renews the lease. 0: it has none.
-        """
-        keys = PoolKeys(of.pool)
-        outcome, _ = await self._redis.outcome(
-            Heartbeat,
-            [keys.worker(of.worker_id), keys.workers, keys.queue],
-            worker_id=of.worker_id,
-            incarnation=of.incarnation,
-            lease_ms=in_ms(self.worker_lease_seconds),
-            kv_live_bytes=kv_live_bytes,
-            rss_bytes=rss_bytes,
-            leaving=leaving,
-            tunnels=tunnels,
-            number=number,
-        )
-        if not is_done(outcome):
-            return False
-        # The reaper may have forgotten the pool while this worker was about to join it.
-        await self._redis.call(lambda redis: redis.sadd(POOLS, of.pool))
-        return True
+        return Joined(outcome, said[0] if said else "")
 
     async def mark_draining(self, worker: WorkerRecord, *, draining: bool) -> bool:
         """Has an incarnation drained, or no more; False when it is not registered."""
@@ -158,22 +115,6 @@ class WorkerStore:
             drain_asked=draining,
         )
         return is_done(outcome)
-
-    async def report_lanes(self, of: Identity, lanes: Sequence[Lane]) -> list[Lane]:
-        """Takes over what the worker says of its lanes; returns those that no lease covers."""
-        keys = PoolKeys(of.pool)
-        worker, sessions = keys.worker(of.worker_id), keys.sessions(of.incarnation)
-        outcomes = await self._redis.outcomes(
-            ReportLane,
-            (
-                (
-                    [keys.session(session_id), worker, keys.operation(session_id), sessions, keys.expiry, keys.idle],
-                    {"incarnation": of.incarnation} | lane._asdict(),
-                )
-                for session_id, lane in ((lane.session_id, lane) for lane in lanes)
-            ),
-        )
-        return [lane for lane, outcome in zip(lanes, outcomes, strict=True) if not _has_lease(outcome)]
 
     async def drop(self, of: Identity, *, lapsed_only: bool) -> bool:
         """Forgets an incarnation; its sessions are left to the sweep."""
@@ -249,18 +190,15 @@ class WorkerStore:
         return corrected
 
 
-def _listing(pool: PoolName) -> tuple[list[str], dict[str, str]]:
+def listing(pool: PoolName, fields: Sequence[str]) -> ScriptCall:
+    """Of list_workers.lua: all fields where none is named."""
     keys = PoolKeys(pool)
-    return [keys.workers], {"worker": keys.worker(WorkerId(""))}
+    return [keys.workers], {"worker": keys.worker(WorkerId("")), "fields": fields}
 
 
 def _by_id(listed: Sequence[Sequence[str]]) -> list[WorkerRecord]:
-    workers = [WorkerRecord.from_pairs(flat) for flat in listed if flat]
+    workers = [WorkerRecord.from_pairs(flat) for _, flat in listed if flat]
     return sorted(workers, key=lambda worker: worker.worker_id)
-
-
-def _has_lease(outcome: Literal[ReportLane.UPDATED, ReportLane.KEPT, ReportLane.ORPHAN]) -> bool:
-    return outcome is not ReportLane.ORPHAN
 
 
 def _count(

@@ -59,6 +59,14 @@ class SharedRedis(Redis):
         answers = await self._answers(commands, is_text=True)
         return [self._read(command, answer, {}) for command, answer in zip(commands, answers, strict=True)]
 
+    async def execute_apart(self, commands: Sequence[Command]) -> list[Any]:
+        """As `execute`; what a command is refused with is in its place. Raises what the connection fails with."""
+        answers = await self._answers(commands, is_text=True)
+        return [
+            answer if isinstance(answer, Exception) else self._read(command, answer, {})
+            for command, answer in zip(commands, answers, strict=True)
+        ]
+
     async def everywhere(self, *command: Any) -> list[Any]:
         """As `execute_command`, of each server that takes writes."""
         return [await self.execute_command(*command)]

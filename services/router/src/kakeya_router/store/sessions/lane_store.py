@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from kakeya_router.store.connection import in_ms, is_done
+from kakeya_router.store.connection import is_done
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseLane, MoveSession, OfferLane, ParkSession, ResumeSession, WithdrawLane
+from kakeya_router.store.script_calls import in_ms
 from kakeya_router.store.servers.server import GENERATION
 from kakeya_router.store.session_record import Claim, Epoch, SessionRecord
 from kakeya_router.store.sessions.session_store import Answer, SessionStore

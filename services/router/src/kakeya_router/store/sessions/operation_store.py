@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from kakeya_router.store.connection import is_done
+from kakeya_router.store.keys import journal_keys_of, keys_of
 from kakeya_router.store.outcomes import (
     BeginOperation,
     EndOperation,
@@ -16,6 +17,7 @@ from kakeya_router.store.outcomes import (
     ReleaseOperation,
     RenewOperation,
 )
+from kakeya_router.store.script_calls import Argument
 from kakeya_router.store.session_record import Claim, Features, LaneState, SessionRecord
 from kakeya_router.store.sessions.session_changes import Closes, Intent, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer, SessionStore, digest_text, pack
@@ -65,6 +67,36 @@ class LastTurn:
         return " ".join([*(f"{seconds:.6f}" for seconds in times), str(self.num_tokens)])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class JournalPart:
+    """Tokens for one history.
+
+    Attributes:
+        start: history index of the first.
+        max_tokens: the oldest beyond so many leave the journal.
+        waits_since: when the first came, on the monotonic clock.
+    """
+
+    record: SessionRecord
+    claim: Claim
+    start: int
+    token_ids: Sequence[int]
+    max_tokens: int
+    waits_since: float = 0.0
+
+    def arguments(self, start_tags: Sequence[str] = ()) -> dict[str, Argument | Sequence[str]]:
+        """Of extend_journal.lua."""
+        return {
+            "session_id": self.record.session_id,
+            "claim": self.claim,
+            "epoch": self.record.epoch,
+            "start": self.start,
+            "tokens": pack(self.token_ids),
+            "max_tokens": self.max_tokens,
+            "start_tags": start_tags,
+        }
+
+
 class OperationStore(SessionStore):
     """Begins and ends operations."""
 
@@ -92,8 +124,19 @@ class OperationStore(SessionStore):
             incarnation=record.incarnation,
         )
 
-    async def renew_operation(self, record: SessionRecord, claim: Claim) -> RenewOperation:
-        return await self._outcome(RenewOperation, record, claim=claim, lease_ms=self._holder.operation_lease_ms)
+    async def renew_operations(self, held: Sequence[tuple[SessionRecord, Claim]]) -> list[RenewOperation | Exception]:
+        """Renews the leases of these of a pool, in one round trip. What is raised for one is in its place."""
+
+        def arguments(record: SessionRecord, claim: Claim) -> dict[str, Argument | Sequence[str]]:
+            return {
+                "session_id": record.session_id,
+                "claim": claim,
+                "lease_ms": self._holder.operation_lease_ms,
+            }
+
+        calls = [(keys_of(record), arguments(record, claim)) for record, claim in held]
+        answers = await self._redis.outcomes_apart(RenewOperation, calls)
+        return [answer if isinstance(answer, Exception) else answer[0] for answer in answers]
 
     async def pin_operation(self, record: SessionRecord, claim: Claim, features: Features) -> PinOperation:
         """Has nobody go on with the operation but on workers that name these."""
@@ -108,23 +151,20 @@ class OperationStore(SessionStore):
         max_tokens: int,
         start_tags: Sequence[str] = (),
     ) -> JournalEnd:
-        """Adds tokens to the history, of which the first has the index `start`; see extend_journal.lua.
+        """Adds tokens to a history; see `JournalPart` and extend_journal.lua.
 
         Args:
-            max_tokens: the oldest beyond so many leave the journal.
             start_tags: of the place behind them, if the operation's answer begins there.
         """
-        outcome, end = await self._run(
-            ExtendJournal,
-            record,
-            claim=claim,
-            epoch=record.epoch,
-            start=start,
-            tokens=pack(token_ids),
-            max_tokens=max_tokens,
-            start_tags=list(start_tags),
-        )
+        arguments = JournalPart(record, claim, start, token_ids, max_tokens).arguments(start_tags)
+        outcome, end = await self._redis.outcome(ExtendJournal, journal_keys_of(record), **arguments)
         return JournalEnd(outcome, *end)
+
+    async def extend_journals(self, parts: Sequence[JournalPart]) -> list[JournalEnd | Exception]:
+        """As `extend_journal` for each of a pool, in one round trip. What is raised for one is in its place."""
+        calls = ((journal_keys_of(part.record), part.arguments()) for part in parts)
+        answers = await self._redis.outcomes_apart(ExtendJournal, calls)
+        return [answer if isinstance(answer, Exception) else JournalEnd(answer[0], *answer[1]) for answer in answers]
 
     async def end_operation(
         self,

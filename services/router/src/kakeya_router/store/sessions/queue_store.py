@@ -4,9 +4,10 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from kakeya_router.store.connection import RedisConnection, in_ms
+from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import EnterQueue
+from kakeya_router.store.script_calls import in_ms
 from kakeya_router.store.session_record import Incarnation, PoolName, SessionId, WorkerId
 from kakeya_router.store.sessions.session_changes import Limits
 from kakeya_router.store.sessions.session_store import NO_QUOTA, ExceededQuota

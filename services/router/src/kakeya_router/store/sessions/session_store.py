@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from kakeya_router.store.connection import Argument, OutcomeT, RedisConnection, time_ms
+from kakeya_router.store.connection import OutcomeT, RedisConnection, time_ms
 from kakeya_router.store.keys import PoolKeys, keys_of, pool_of
+from kakeya_router.store.script_calls import Argument
 from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord
 from kakeya_shared.process.detached_tasks import Outcome
 

@@ -29,12 +29,11 @@ local history_length = tonumber(arg.history_length)
 if history_length < tonumber(record[3]) then
   return (operation[2] == 'rewind' or (record[6] or '0') ~= arg.num_rewinds) and 'unknown' or 'regressed'
 end
-local journaled = tonumber(redis.call('HGET', key.session, 'journal_length') or 0)
-if history_length > math.max(journaled, arg.start + #arg.tokens / 4) then
+local journal = read_journal()
+if history_length > math.max(journal.length, arg.start + #arg.tokens / 4) then
   return 'unknown'
 end
 if arg.digest ~= '' then
-  local journal = read_journal()
   local num_new = history_length - journal.length
   local known = journal.length - arg.start
   local new = num_new > 0 and string.sub(arg.tokens, 4 * known + 1, 4 * (known + num_new)) or ''
@@ -43,11 +42,10 @@ if arg.digest ~= '' then
     return 'unlike'
   end
 end
-local journal_length = extend_journal()
-if not journal_length then
+if not extend_journal(journal, operation[4]) then
   return 'unknown'
 end
-local journal = read_journal()
+local journal_length = journal.length
 if arg.digest ~= '' and history_length == journal_length and (journal.is_torn or not journal.at_end) then
   journal.at_end = arg.digest  -- from now on it is known
   journal.at_start = journal.at_start or digest_at(journal, journal.first)

@@ -33,7 +33,7 @@ if record[1] ~= 'open' and record[1] ~= 'opening' and (record[1] ~= 'parked' or 
   return 'gone'
 end
 if arg.tokens ~= '' then
-  extend_journal()
+  extend_journal(read_journal())  -- of an answer: an append is journaled before
 end
 charge(redis.call('HGET', key.session, 'journal_length') or 0, now)
 redis.call('DEL', key.operation)

@@ -46,41 +46,52 @@ local function journaled(first, start, stop, name)
 end
 
 -- The journal of a session, without keys a session script's: its first index, its length, and the digests of the
--- history there, nil where they are not known. The record has these with the lengths that they are of and the number of
--- rewinds: an older router changes the journal and leaves them as they are. One that is not as long as the record says
--- (it was evicted, say) is torn: it holds nothing, and begins where the history ends.
+-- history there, nil where they are not known; beside them the epoch of the session's lane. The record has the digests
+-- with the lengths that they are of and the number of rewinds: an older router changes the journal and leaves them as
+-- they are. A journal that is not as long as the record says (it was evicted, say) is torn: it holds nothing, and begins
+-- where the history ends. A script reads it once, and hands on what it has read.
 local function read_journal(session, name)
   local record = redis.call('HMGET', session or key.session,
-    'journal_start', 'journal_length', 'journal_digests', 'num_rewinds')
+    'journal_start', 'journal_length', 'journal_digests', 'num_rewinds', 'epoch')
   local first, length = tonumber(record[1] or 0), tonumber(record[2] or 0)
   local start, at_start, stop, at_end, num_rewinds =
     string.match(record[3] or '', '^(%d+) (%x*) (%d+) (%x+) (%d+)$')
-  if num_rewinds ~= (record[4] or '0') then
+  local journal = {recorded_first = first, num_rewinds = record[4] or '0', epoch = record[5]}
+  if num_rewinds ~= journal.num_rewinds then
     start, at_start, stop, at_end = nil, nil, nil, nil
   end
   if redis.call('STRLEN', name or key.journal) ~= 4 * (length - first) then
     at_end = tonumber(stop) == length and at_end or nil
-    return {first = length, length = length, at_start = at_end, at_end = at_end, is_torn = true}
-  end
-  if first == 0 then
-    at_start, stop, at_end = EMPTY_HISTORY, stop or 0, at_end or EMPTY_HISTORY
-  elseif tonumber(start) ~= first or at_start == '' then
-    at_start = nil
+    journal.first, journal.length, journal.at_start, journal.at_end = length, length, at_end, at_end
+    journal.is_torn = true
+    return journal
   end
   stop = tonumber(stop or length)
   if stop < first or stop > length then
     at_end = nil
   end
-  return {first = first, length = length, at_start = at_start,
-    at_end = extended_digest(at_end, journaled(first, stop, length, name))}
+  if first == 0 then
+    at_start = EMPTY_HISTORY
+    if not at_end then
+      stop, at_end = 0, EMPTY_HISTORY
+    end
+  elseif tonumber(start) ~= first or at_start == '' then
+    at_start = nil
+  end
+  journal.first, journal.length, journal.at_start = first, length, at_start
+  journal.at_end = extended_digest(at_end, journaled(first, stop, length, name))
+  return journal
 end
 
--- Writes back what `read_journal` has read, as it is now.
+-- Writes back what `read_journal` has read, as it is now; a new one, too, which has no rewinds.
 local function write_journal(journal)
   local first, length = string.format('%.0f', journal.first), string.format('%.0f', journal.length)
-  local num_rewinds = redis.call('HGET', key.session, 'num_rewinds') or '0'
-  redis.call('HSET', key.session, 'journal_start', first, 'journal_length', length, 'journal_digests',
-    journal.at_end and table.concat({first, journal.at_start or '', length, journal.at_end, num_rewinds}, ' ') or '')
+  local digests = {first, journal.at_start or '', length, journal.at_end, journal.num_rewinds or '0'}
+  redis.call('HSET', key.session,
+    'journal_length', length, 'journal_digests', journal.at_end and table.concat(digests, ' ') or '')
+  if journal.first ~= journal.recorded_first then
+    redis.call('HSET', key.session, 'journal_start', first)
+  end
 end
 
 -- The digest of a history at a length that its journal, as `read_journal` has read it, holds; nil: it is not known.
@@ -91,31 +102,33 @@ local function digest_at(journal, length, name)
   return digest_before(journal.at_end, journaled(journal.first, length, journal.length, name))
 end
 
--- Adds arg.tokens, of 4 bytes each, to the journal of a session script's session; the first has the history index
--- arg.start. Those that are in it already, by an attempt whose answer was lost, are skipped; it may have more. With the
--- last token of an append the session remembers it, so that its repetition is recognised.
--- Returns the journal's length and the digest there; nil: they do not follow what is in it.
-local function extend_journal()
-  local journal, start, tokens = read_journal(), tonumber(arg.start), arg.tokens
+-- Adds arg.tokens, of 4 bytes each, to the journal of a session script's session, which has been read; the first has the
+-- history index arg.start. Those that are in it already, by an attempt whose answer was lost, are skipped; it may have
+-- more. With the last token of an append (where the operation's ends; nil: it has none) the session remembers it, so
+-- that its repetition is recognised.
+-- Returns whether they follow what is in it; if not, nothing is changed.
+local function extend_journal(journal, append_end)
+  local start, tokens = tonumber(arg.start), arg.tokens
   local known = journal.length - start
   if known < 0 then
-    return nil
+    return false
   end
   if known * 4 < #tokens then
     local new = string.sub(tokens, 4 * known + 1)
     if journal.is_torn then
       redis.call('DEL', key.journal)
+      journal.is_torn = nil
     end
     redis.call('APPEND', key.journal, new)
     journal.length = start + #tokens / 4
     journal.at_end = extended_digest(journal.at_end, new)
     write_journal(journal)
   end
-  local append = redis.call('HMGET', key.operation, 'append_end', 'append_digest', 'start_length')
-  if append[1] and tonumber(append[1]) == journal.length then
-    redis.call('HSET', key.session, 'append_start', append[3], 'append_end', append[1], 'append_digest', append[2])
+  if append_end and tonumber(append_end) == journal.length then
+    local append = redis.call('HMGET', key.operation, 'start_length', 'append_digest')
+    redis.call('HSET', key.session, 'append_start', append[1], 'append_end', append_end, 'append_digest', append[2])
   end
-  return journal.length, journal.at_end
+  return true
 end
 
 -- Makes a string of tokens all that a session script's journal holds.
@@ -138,6 +151,7 @@ local function cut_journal(length, digest)
   journal.length = length
   local had_true_tags = has_true_tags()
   local num_rewinds = redis.call('HINCRBY', key.session, 'num_rewinds', 1)
+  journal.num_rewinds = string.format('%.0f', num_rewinds)
   if had_true_tags then
     cut_tags(length, num_rewinds)
   else
