@@ -36,10 +36,14 @@ from kakeya_http_shim.routes.ollama_routes import (
     OllamaShow,
 )
 from kakeya_http_shim.routes.openapi.document import document
+from kakeya_http_shim.routes.responses.compact_route import CompactRoute
 from kakeya_http_shim.routes.responses.conversation_routes import ConversationRoutes
 from kakeya_http_shim.routes.responses.kept_routes import KeptRoutes
+from kakeya_http_shim.routes.responses.looking import Looking
 from kakeya_http_shim.routes.responses.response_route import ResponsesRoute
+from kakeya_http_shim.routes.responses.resumed_route import ResumedRoute
 from kakeya_http_shim.routes.responses.running import Running
+from kakeya_http_shim.routes.responses.streams import Streams
 from kakeya_http_shim.routes.text_routes import DetokenizeRoute, TemplateRoute, TokenizeRoute
 from kakeya_http_shim.settings import HttpSettings
 
@@ -105,10 +109,12 @@ def _routed(desk: Desk, metrics: Metrics, page: Sequence[Route]) -> Starlette:
 
 
 def _of_responses(desk: Desk) -> list[Route]:
-    running = Running()
-    kept = KeptRoutes(desk, running)
+    settings = desk.settings
+    looking = Looking(Running(), settings.response_linger_seconds, settings.response_ttl_seconds)
+    kept = KeptRoutes(desk, looking, Streams(looking, ResumedRoute(desk, looking)))
     return [
-        Route("/v1/responses", ResponsesRoute(desk, running), methods=["POST"]),
+        Route("/v1/responses", ResponsesRoute(desk, looking), methods=["POST"]),
+        Route("/v1/responses/compact", CompactRoute(desk, looking).compact, methods=["POST"]),
         Route("/v1/responses/{id}", kept.response, methods=["GET"]),
         Route("/v1/responses/{id}", kept.delete, methods=["DELETE"]),
         Route("/v1/responses/{id}/input_items", kept.items, methods=["GET"]),

@@ -81,6 +81,13 @@ class ApiError(Exception):
         return headers
 
 
+class TakenOver(ApiError):
+    """Another server goes on with the answer, and its session is that one's."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "another server goes on with this stream", code="stream_taken_over")
+
+
 def unavailable(message: str, code: str, retry_after_seconds: float | None = None) -> ApiError:
     """503: not now, and not the client's fault."""
     return ApiError(

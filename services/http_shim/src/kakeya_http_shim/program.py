@@ -30,6 +30,7 @@ from kakeya_http_shim.routes.admission import Admission
 from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.exchange import House
 from kakeya_http_shim.routes.generation_routes import ChatRoute
+from kakeya_http_shim.routes.sealing import Seal, Seals, seal_of_file
 from kakeya_http_shim.server.listener import serving
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_shared import plugins
@@ -111,7 +112,19 @@ def _desk(
         answering=Answering(maker, metrics, settings.keep_alive_comment_seconds),
         finding=finding,
         house=House(admission, cut_short),
+        seals=Seals(_seal(settings)),
     )
+
+
+def _seal(settings: HttpSettings) -> Seal | None:
+    if settings.signing_key_file is None:
+        return None
+    try:
+        return seal_of_file(settings.signing_key_file)
+    except OSError as error:
+        raise StartError(f"{error.filename}: {error.strerror}") from error
+    except ValueError as error:
+        raise StartError(str(error)) from error
 
 
 def _page(desk: Desk, sessions: OpenSessions, stop: asyncio.Event) -> Sequence[Route]:

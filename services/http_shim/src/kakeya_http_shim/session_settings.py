@@ -1,6 +1,7 @@
 """What `kakeya http` can be told of the sessions that it opens."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from kakeya_shared.settings.service import ListenerSettings, setting
@@ -12,7 +13,7 @@ class HttpSessionSettings(ListenerSettings):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "sessions": (
             "live_sessions on_overflow session_park_after_seconds session_close_after_seconds shared_head_tokens "
-            "session_ttl_seconds stored_responses response_ttl_seconds"
+            "session_ttl_seconds stored_responses response_ttl_seconds response_linger_seconds signing_key_file"
         ),
     }
 
@@ -69,4 +70,20 @@ class HttpSessionSettings(ListenerSettings):
         reason="a conversation is gone on with the next day",
         ge=1,
         le=30 * 86_400,
+    )
+    response_linger_seconds: float = setting(
+        30.0,
+        "time for which the stream of a response that is stored runs on although nobody reads it. With 0 it ends with "
+        "its reader, as all others do",
+        unit="seconds",
+        reason="a client that lost its connection comes again within that, and a worker works for nobody no longer",
+        ge=0.0,
+        le=3600.0,
+    )
+    signing_key_file: Path | None = setting(
+        None,
+        "what seals items that only this server can read (compactions, encrypted thoughts): 32 bytes or more, the same "
+        "for all servers of a runtime",
+        unit="file",
+        reason="each server makes a key for each of its keys' tenants, which the runtime keeps for 30 days",
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from kakeya._transport import _retry
 from tests.unit.http_shim.shim import CHAT, COMPLETIONS, HELLO, Shim, data
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
@@ -155,7 +156,10 @@ async def test_the_first_token_begins_the_stream_though_its_text_is_held_back(
         await shim.nothing_left()
 
 
-async def test_a_failure_after_a_sign_of_life_is_an_error_event(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+async def test_a_failure_after_a_sign_of_life_is_an_error_event(
+    runtime: ScriptedRuntime, tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_retry, "_FIRST_BACKOFF_SECONDS", 0.001)  # the runtime does not come back
     runtime.hold_after = 0
     async with serving_shim(runtime, tokenizer_dir, "--keep-alive-comment-seconds", "0.05") as shim:
         async with shim.http.stream("POST", CHAT, json={"messages": HELLO, "stream": True}) as response:

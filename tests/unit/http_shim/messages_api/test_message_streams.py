@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kakeya._transport import _retry
 from kakeya_http_shim.answers.writer import Heading
 from kakeya_http_shim.messages_api.answer_events import STREAM_EVENTS
 from kakeya_http_shim.messages_api.messages_request import MessagesRequest
@@ -92,7 +93,10 @@ async def test_signs_of_life(runtime: ScriptedRuntime, tokenizer_dir: Path) -> N
         await shim.nothing_left()
 
 
-async def test_a_failure_after_a_sign_of_life_is_an_error_event(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+async def test_a_failure_after_a_sign_of_life_is_an_error_event(
+    runtime: ScriptedRuntime, tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_retry, "_FIRST_BACKOFF_SECONDS", 0.001)  # the runtime does not come back
     runtime.hold_after = 0
     async with serving_shim(runtime, tokenizer_dir, "--keep-alive-comment-seconds", "0.05") as shim:
         body = {"messages": HELLO, "max_tokens": 5, "stream": True}

@@ -83,6 +83,8 @@ def put_together(told: list[Any]) -> Any:
                 if "arguments" in item:
                     item["arguments"] = texts[place]
                 told_item = event["item"]
+                if item["type"] == "reasoning":
+                    item["encrypted_content"] = told_item["encrypted_content"]
                 assert {**told_item, "status": None} == {**item, "status": None}
                 output[place] = told_item
             case kind:

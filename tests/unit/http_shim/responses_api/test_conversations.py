@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from kakeya_http_shim.responses_api.conversation_bodies import ConversationObject, DeletedConversation
-from kakeya_http_shim.responses_api.kept_conversation import KeptConversation, appended
-from kakeya_http_shim.responses_api.packing import MAX_BYTES, packed
+from kakeya_http_shim.responses_api.kept.kept_conversation import KeptConversation, appended
+from kakeya_http_shim.responses_api.kept.packing import MAX_BYTES, packed
 from kakeya_http_shim.routes.responses.item_pages import ItemList
 from tests.unit.http_shim.responses_api.asking import user
 from tests.unit.http_shim.shim import Shim

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.responses_api.asking import DONE, RESPONSES, answered, ask, events, user
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
-from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime, fails, fails_plainly, passes
+from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime, fails, fails_plainly
 
 UNKNOWN = f"resp_{'0' * 32}"
 
@@ -141,10 +140,6 @@ async def test_its_items_page_by_page(shim: Shim) -> None:
         assert refused.json()["error"]["param"] == next(iter(query))
 
 
-async def test_streams_are_not_told_again_yet(shim: Shim) -> None:
-    assert code(await look(shim, UNKNOWN, stream="true")) == (400, "unsupported_parameter")
-
-
 @pytest.mark.parametrize(
     "fault",
     [fails("QUOTA_EXCEEDED"), fails("INVALID_FIELD", field="data"), fails_plainly(grpc.StatusCode.UNIMPLEMENTED)],
@@ -165,7 +160,7 @@ async def test_one_that_cannot_be_stored_says_so(shim: Shim, streams: bool, faul
 
 async def test_of_one_that_cannot_be_stored_nothing_is_left(shim: Shim) -> None:
     shim.will_say("Hi")
-    shim.runtime.before["StoreObject"] += [passes, fails("QUOTA_EXCEEDED")]
+    shim.runtime.before["UpdateObject"] += [fails("QUOTA_EXCEEDED")]
     assert not (await events(shim))[-1]["response"]["store"]
     assert shim.runtime.objects == {}
 
@@ -176,23 +171,6 @@ async def test_a_runtime_that_fails(shim: Shim, reason: str) -> None:
         shim.runtime.before[method].append(fails(reason))
         response = await shim.http.request(call, f"{RESPONSES}/{UNKNOWN}")
         assert response.status_code == {"PERMISSION_DENIED": 403, "QUOTA_EXCEEDED": 429}[reason]
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"no",
-        zlib.compress(b"no"),
-        zlib.compress(b"[]"),
-        zlib.compress(b'{"version": 2}'),
-        zlib.compress(b'{"version": 3}'),
-        zlib.compress(bytes((64 << 20) + 1)),
-        zlib.compress(b"{}")[:-1],
-    ],
-)
-async def test_what_another_one_has_stored_is_none(shim: Shim, data: bytes) -> None:
-    shim.runtime.objects[UNKNOWN] = data
-    assert code(await look(shim, UNKNOWN)) == (404, "response_not_found")
 
 
 async def test_one_that_fails_is_kept_as_it_is(shim: Shim) -> None:
@@ -229,7 +207,7 @@ async def _begun(lines: Any) -> str:
 
 async def test_a_client_that_leaves(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     runtime.hold_after = 2
-    async with serving_shim(runtime, tokenizer_dir) as shim:
+    async with serving_shim(runtime, tokenizer_dir, "--response-linger-seconds", "0") as shim:
         body = {"input": "Hello", "max_output_tokens": 5, "stream": True}
         async with shim.http.stream("POST", RESPONSES, json=body) as response:
             lines = response.aiter_lines()  # an iterator that nobody has any more closes the stream
@@ -270,6 +248,7 @@ async def test_one_that_runs_is_deleted_for_good(shim: Shim) -> None:
         rest = [line async for line in lines]
     assert gone.status_code == 200
     assert DONE in rest
+    assert '"store":true' in rest[-4], "it was stored, until it was deleted"
     assert shim.runtime.objects == {}
 
 
@@ -281,14 +260,14 @@ async def test_one_is_deleted_for_good_when_its_client_leaves(runtime: ScriptedR
     def hold(_: Any) -> None:
         held.wait(60)
 
-    async with serving_shim(runtime, tokenizer_dir) as shim:
+    async with serving_shim(runtime, tokenizer_dir, "--response-linger-seconds", "0") as shim:
         body = {"input": "Hello", "max_output_tokens": 5, "stream": True}
         async with shim.http.stream("POST", RESPONSES, json=body) as response:
             lines = response.aiter_lines()  # an iterator that nobody has any more closes the stream
             response_id = await _begun(lines)
             await _kept_as(shim, response_id, "in_progress")
-            runtime.before["StoreObject"].append(hold)
-        await asyncio.to_thread(runtime.wait_for, lambda: not runtime.before["StoreObject"])
+            runtime.before["UpdateObject"].append(hold)
+        await asyncio.to_thread(runtime.wait_for, lambda: not runtime.before["UpdateObject"])
         gone = asyncio.create_task(shim.http.delete(f"{RESPONSES}/{response_id}"))
         await asyncio.sleep(0.1)  # it waits for what is held
         held.set()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_http_shim.responses_api.kept_response import KeptResponse
+from kakeya_http_shim.responses_api.kept.kept_response import KeptResponse
 from tests.unit.http_shim.responses_api.asking import RESPONSES, answered, ask, put_together, texts, user
 from tests.unit.http_shim.responses_api.asking import named as named_events
 from tests.unit.http_shim.shim import CHAT, Shim

@@ -78,7 +78,8 @@ async def test_a_failure_in_mid_stream_fails_the_response(shim: Shim) -> None:
 
 async def test_signs_of_life(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     runtime.hold_after = 0
-    async with serving_shim(runtime, tokenizer_dir, "--keep-alive-comment-seconds", "0.05") as shim:
+    flags = ("--keep-alive-comment-seconds", "0.05", "--response-linger-seconds", "0.1")
+    async with serving_shim(runtime, tokenizer_dir, *flags) as shim:
         body = {"input": "Hello", "max_output_tokens": 5, "stream": True}
         said = ""
         async with shim.http.stream("POST", RESPONSES, json=body) as response:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.http_shim.responses_api.asking import answered, ask, events, put_together, texts, user
+from tests.unit.http_shim.responses_api.asking import answered, ask, events, named, put_together, texts, user
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.http_shim.talk import Told
@@ -83,3 +83,19 @@ async def test_a_conversation_goes_on_with_its_thoughts_and_without(thinker: Shi
     other = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "s"}], "encrypted_content": "c2VjcmV0"}
     second = await ask(thinker, input=[user("Hello"), other, *output, user("And?")])
     assert (Told.by(second).short, Told.by(second).id) == (("continued", "next-turn"), Told.by(first).id)
+
+
+async def test_thoughts_come_encrypted_where_that_is_wanted(thinker: Shim) -> None:
+    thinker.will_say(SAID, SAID, SAID)
+    wanted = {"include": ["reasoning.encrypted_content"]}
+    whole = await answered(thinker, **wanted)
+    told = await events(thinker, input="Hello!", **wanted)
+    (added, done) = [event["item"] for event in told if event.get("item", {}).get("type") == "reasoning"]
+    assert added["encrypted_content"] is None
+    for thought in (whole["output"][0], done):
+        assert len(thought["encrypted_content"]) > 40
+        assert "hm" not in thought["encrypted_content"]
+        assert thought["content"] == [{"type": "reasoning_text", "text": "hm"}]
+    assert (await ask(thinker, input=[*whole["output"], user("And?")])).status_code == 200  # it is passed over
+    again = await thinker.http.get(f"/v1/responses/{told[0]['response']['id']}", params={"stream": "true"})
+    assert named(again.text) == told

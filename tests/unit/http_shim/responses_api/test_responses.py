@@ -117,6 +117,15 @@ async def test_several_parts(shim: Shim) -> None:
     assert list(first.token_ids) == list(second.token_ids)
 
 
+async def test_an_answer_of_a_given_length(shim: Shim) -> None:
+    shim.will_say("Hi", "Hi")
+    await answered(shim, logit_bias={"5": -100, "7": 1.5}, ignore_eos=True)
+    await answered(shim)
+    biased, plain = shim.runtime.requests["Generate"]
+    assert (dict(biased.logit_bias), biased.ignore_eos, biased.max_tokens) == ({5: -100.0, 7: 1.5}, True, 50)
+    assert (dict(plain.logit_bias), plain.ignore_eos) == ({}, False)
+
+
 async def test_an_answer_that_is_cut(shim: Shim) -> None:
     shim.will_say("cut", "cut", ends=False)
     response = await answered(shim, max_output_tokens=3)
@@ -188,5 +197,5 @@ def test_more_items_than_a_chat_may_have() -> None:
 
 
 def test_usage_is_told_where_the_answer_ends() -> None:
-    writer = ResponsesWriter(ResponsesRequest.model_validate({"input": "a"}), "evict", stores=True)
+    writer = ResponsesWriter.of(ResponsesRequest.model_validate({"input": "a"}), "evict", stores=True)
     assert writer.usage(Heading("resp_1", 0, "counter", ""), []) == b""

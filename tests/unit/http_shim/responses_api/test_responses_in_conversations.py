@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kakeya_http_shim.responses_api.kept_conversation import KeptConversation
-from kakeya_http_shim.responses_api.kept_response import KeptResponse
-from kakeya_http_shim.responses_api.packing import Unreadable
+from kakeya_http_shim.responses_api.kept.kept_conversation import KeptConversation
+from kakeya_http_shim.responses_api.kept.kept_response import KeptResponse
+from kakeya_http_shim.responses_api.kept.packing import Unreadable
 from kakeya_http_shim.responses_api.response_object import ResponseObject
 from tests.unit.http_shim.responses_api.asking import RESPONSES, answered, ask, events, named, put_together, user
 from tests.unit.http_shim.responses_api.test_conversations import NOT_FOUND, UNKNOWN, adds, begun, call, listed, said
@@ -136,7 +136,7 @@ async def test_one_that_fails_adds_nothing(live: Shim) -> None:
 
 async def test_a_client_that_leaves_adds_nothing(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     runtime.hold_after = 2
-    async with serving_shim(runtime, tokenizer_dir) as shim:
+    async with serving_shim(runtime, tokenizer_dir, "--response-linger-seconds", "0.1") as shim:
         path = (await begun(shim))["id"]
         body = {"input": "Hello", "max_output_tokens": 5, "stream": True, "conversation": path}
         async with shim.http.stream("POST", RESPONSES, json=body) as response:

@@ -7,8 +7,9 @@ from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
 from kakeya_http_shim.answers.completion_answer import Completion
 from kakeya_http_shim.messages_api.answer_events import MessagesError
 from kakeya_http_shim.ollama_api.answer_lines import OllamaError
-from kakeya_http_shim.responses_api.kept_conversation import KeptConversation
-from kakeya_http_shim.responses_api.kept_response import KeptResponse
+from kakeya_http_shim.responses_api.kept.kept_conversation import KeptConversation
+from kakeya_http_shim.responses_api.kept.kept_items import KeptItems
+from kakeya_http_shim.responses_api.kept.kept_response import KeptResponse
 from kakeya_http_shim.routes.openapi.operations import ErrorAnswer
 from tests.unit.http_shim.shim import CHAT, COMPLETIONS, Shim
 
@@ -38,7 +39,7 @@ async def test_every_route_is_in_it_and_every_reference_is_there(shim: Shim) -> 
     kept = KeptConversation(1, {}, [ITEM])
     for path, operations in document["paths"].items():
         for method in operations:
-            shim.runtime.objects |= {RESPONSE: KeptResponse({}, []).packed(), CONVERSATION: kept.packed()}
+            shim.runtime.objects |= {RESPONSE: KeptResponse({}, KeptItems()).packed(), CONVERSATION: kept.packed()}
             shim.runtime.object_versions[CONVERSATION] = 1
             name = next((name for start, name in names.items() if path.startswith(start)), "counter")
             response = await shim.http.request(method, path.replace("{id}", name).replace("{item_id}", ITEM["id"]))

@@ -10,8 +10,9 @@ from kakeya import KakeyaError
 from kakeya_http_shim.answers.inference_span import InferenceSpan, inference_span
 from kakeya_http_shim.answers.question import Question
 from kakeya_http_shim.answers.reply import Reply
-from kakeya_http_shim.answers.writer import Heading, Whole, Writer
-from kakeya_http_shim.choices.choice import ChoiceMaker, Ended, Event, Opened, Spent
+from kakeya_http_shim.answers.writer import Heading, Whole
+from kakeya_http_shim.choices.choice import ChoiceMaker, Ended, Event
+from kakeya_http_shim.choices.opened import Opened, Spent
 from kakeya_http_shim.choices.several import all_choices
 from kakeya_http_shim.choices.telling import Begun
 from kakeya_http_shim.conversations.said import SESSION_HEADER
@@ -35,7 +36,7 @@ class Answering:
     async def answer(self, question: Question, reply: Reply) -> None:
         """Raises KakeyaError, ApiError."""
         work = self._answer(question, reply)
-        await (work if question.keep is None else question.keep.run(work))
+        await (work if question.keep is None else question.keep.answered(work))
 
     async def _answer(self, question: Question, reply: Reply) -> None:
         with inference_span(question) as span, _given_up(question):
@@ -104,7 +105,7 @@ async def _streamed(
     opened: dict[int, Opened] = {}
     begun: set[int] = set()
     ended: dict[int, Ended] = {}
-    stream = _Stream(reply, question.writer)
+    stream = _Stream(reply, question)
     async with _signs_of_life(stream, comment_seconds) as begin_signs:
         async for index, event in events:
             if isinstance(event, Opened):
@@ -112,7 +113,7 @@ async def _streamed(
                 heading = heading if heading.system_fingerprint else _heading(question, event.fingerprint)
                 stream.opens(heading, event)
                 if question.keep is not None:
-                    question.keep.begin()
+                    question.keep.begin(event)
                 begin_signs.set()
                 continue
             if isinstance(event, Begun):
@@ -168,9 +169,10 @@ class _Stream:
         reply: that it is told in.
     """
 
-    def __init__(self, reply: Reply, writer: Writer) -> None:
+    def __init__(self, reply: Reply, question: Question) -> None:
         self.reply = reply
-        self._writer = writer
+        self._writer = question.writer
+        self._keep = question.keep
         self._beginning = b""
 
     def opens(self, heading: Heading, opened: Opened) -> None:
@@ -185,6 +187,8 @@ class _Stream:
 
     async def say(self, data: bytes) -> None:
         """Events, framed."""
+        if self._beginning and self._keep is not None:
+            await self._keep.has_begun()  # a client that knows of it can ask for it
         data, self._beginning = self._beginning + data, b""
         await self.reply.stream(data)
 

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 from kakeya_http_shim.answers.stream_events import framed
 from kakeya_http_shim.answers.usage import Usage, usage, usage_so_far
 from kakeya_http_shim.answers.writer import Heading, OpenAiStream, Whole
-from kakeya_http_shim.choices.choice import Ended, FinishReason, Spent
+from kakeya_http_shim.choices.choice import Ended, FinishReason
+from kakeya_http_shim.choices.opened import Spent
 from kakeya_http_shim.text.delta import Delta, Likelihood
 
 

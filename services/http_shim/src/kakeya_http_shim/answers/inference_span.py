@@ -15,7 +15,8 @@ from opentelemetry.util.types import AttributeValue
 
 from kakeya import KakeyaError
 from kakeya_http_shim.answers.question import Question
-from kakeya_http_shim.choices.choice import Ended, Event, Opened
+from kakeya_http_shim.choices.choice import Ended, Event
+from kakeya_http_shim.choices.opened import Opened
 
 _OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 _LATEST = "gen_ai_latest_experimental"

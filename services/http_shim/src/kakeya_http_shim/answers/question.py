@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 from kakeya import AsyncClient
 from kakeya_http_shim.answers.writer import Writer
 from kakeya_http_shim.choices.ask import Ask
+from kakeya_http_shim.choices.opened import Opened
 from kakeya_http_shim.problems import ApiError
 
 Operation = Literal["chat", "text_completion"]
@@ -17,12 +18,16 @@ Operation = Literal["chat", "text_completion"]
 class Keep(Protocol):
     """Keeps an answer, so that it can be asked for later."""
 
-    async def run(self, answering: Coroutine[Any, Any, None]) -> None:
+    async def answered(self, answering: Coroutine[Any, Any, None]) -> None:
         """Has it answered. Raises as that does, and ApiError where it is ended from elsewhere."""
         ...
 
-    def begin(self) -> None:
+    def begin(self, opened: Opened) -> None:
         """Its session is there, and its client will be told of it next."""
+        ...
+
+    async def has_begun(self) -> None:
+        """That is kept, if it can be."""
         ...
 
     async def end(self, told: bytes) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from kakeya_http_shim.choices.choice import Spent
+from kakeya_http_shim.choices.opened import Spent
 from kakeya_http_shim.conversations.said import Said, State, Why
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kakeya_http_shim.answers.stream_events import framed
-from kakeya_http_shim.choices.choice import Ended, Opened, Spent
+from kakeya_http_shim.choices.choice import Ended
+from kakeya_http_shim.choices.opened import Opened, Spent
 from kakeya_http_shim.text.delta import Delta
 
 

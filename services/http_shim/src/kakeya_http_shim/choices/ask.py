@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from kakeya import AsyncGeneration
 from kakeya_http_shim.choices.forgetting import Watch
+from kakeya_http_shim.choices.opened import Opened
 from kakeya_http_shim.conversations.branches import Branches
 from kakeya_http_shim.conversations.chat import Chat
 from kakeya_http_shim.conversations.said import Why
@@ -35,6 +37,19 @@ class Live:
     is_first: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """An answer that another server has begun.
+
+    Attributes:
+        generation: all of it; it has begun here.
+        opened: what was told of it there.
+    """
+
+    generation: AsyncGeneration
+    opened: Opened
+
+
 @dataclass(frozen=True)
 class Ask:
     """One answer.
@@ -49,6 +64,7 @@ class Ask:
         why_not_live: why a chat does not.
         calling: how it may call tools; None: it may not.
         watch: what of it may be forgotten, and is then told of; None: nothing is looked for.
+        resumed: None: it begins here.
     """
 
     model: TextModel
@@ -63,6 +79,7 @@ class Ask:
     why_not_live: Why | None = None
     calling: Calling | None = None
     watch: Watch | None = None
+    resumed: Resumed | None = None
 
     @property
     def min_tokens(self) -> int:

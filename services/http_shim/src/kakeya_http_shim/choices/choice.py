@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from kakeya import (
     AsyncClient,
@@ -16,13 +16,14 @@ from kakeya import (
     StopReason,
     TokenDetail,
 )
-from kakeya_http_shim.choices.ask import Ask, Live
+from kakeya_http_shim.choices.ask import Ask, Live, Resumed
 from kakeya_http_shim.choices.echo import echoed
-from kakeya_http_shim.choices.forgetting import Forgotten
 from kakeya_http_shim.choices.open_sessions import OpenSessions
+from kakeya_http_shim.choices.opened import Opened, Spent
 from kakeya_http_shim.choices.telling import Begun, Seconds, Telling
 from kakeya_http_shim.conversations.branches import Branches, Source, branched_off
 from kakeya_http_shim.conversations.live_sessions import Begin, LiveSessions
+from kakeya_http_shim.conversations.live_turn import LiveTurn
 from kakeya_http_shim.conversations.parts import parts
 from kakeya_http_shim.conversations.said import Said
 from kakeya_http_shim.problems import unavailable
@@ -37,52 +38,6 @@ _FINISH_REASONS: dict[StopReason, FinishReason] = {
 }
 _MAX_SCORED_TOKENS = 4096
 """Of one append whose log-probabilities are wanted: with the five likeliest a token is some 100 bytes on the wire."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The session is there: from now on what passes is the model's time.
-
-    Attributes:
-        num_prompt_tokens: in its history before the answer.
-        num_kept: tokens that the model sees at once.
-        said: of a chat's session; None: it is none of a chat.
-    """
-
-    fingerprint: str
-    num_prompt_tokens: int
-    num_kept: int
-    said: Said | None = None
-
-    def spent(self, num_tokens: int) -> "Spent":
-        """Once the answer has so many tokens."""
-        length = self.num_prompt_tokens + num_tokens
-        return Spent(self.num_prompt_tokens, num_tokens, length, min(length, self.num_kept), self.said)
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What an answer took.
-
-    Attributes:
-        num_tokens: of the answer, one that ended it included.
-        history_length: tokens of prompt and answer.
-        num_retained: those that the model still sees.
-        said: as of `Opened`.
-        num_drafted, num_accepted: drafts of the session's proposer that were checked, and right.
-        num_reasoning_tokens: of the answer's, up to the one that ended its thoughts; like drafts, known at its end.
-        forgotten: of what was watched.
-    """
-
-    num_prompt_tokens: int
-    num_tokens: int
-    history_length: int
-    num_retained: int
-    said: Said | None = None
-    forgotten: Forgotten | None = None
-    num_drafted: int = 0
-    num_accepted: int = 0
-    num_reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +87,20 @@ class ChoiceMaker:
         """
         live = ask.live
         if live is None:
-            return self._alone(ask, self._opened(ask, client))
+            opening = self._opened(ask, client) if ask.resumed is None else _resumed(ask.resumed)
+            return self._alone(ask, opening)
         if live.branches is not None and not live.is_first:
             return self._alone(ask, self._forked(ask, live.branches, client))
         return self._live(ask, live, client)
 
     async def _live(self, ask: Ask, live: Live, client: AsyncClient) -> AsyncGenerator[Event, None]:
         begin = Begin(client, live.chat, ask.label, ask.sampling, live.branches)
-        async with self.live.turning(begin, live.way) as turn:
-            opened = Opened(turn.fingerprint, turn.way.answer_start, turn.num_kept, turn.said)
+        if ask.resumed is None:
+            turning = self.live.turning(begin, live.way)
+        else:
+            turning = self.live.going_on(begin, live.way, ask.resumed.generation)
+        async with turning as turn:
+            opened = ask.resumed.opened if ask.resumed else _opened_live(ask, turn)
             yield opened
             telling = Telling(replace(ask, prompt=turn.way.prompt), splits_reasoning=self.splits_reasoning)
             async with aclosing(telling.pieces(turn.generation, turn.has_appended)) as pieces:
@@ -185,7 +145,9 @@ class ChoiceMaker:
         else:
             generation = client.turn(token_ids, open_timeout_seconds=timeout_seconds, **options, **ask.sampling)
             async with self.sessions.turning(generation) as session:
-                yield session, generation, _opened(session, len(token_ids), said)
+                opened = _opened(session, len(token_ids), said)
+                begins = ask.model.tokenizer.thinking(ask.prompt)
+                yield session, generation, replace(opened, begins=begins, generation=generation)
 
     @asynccontextmanager
     async def _forked(self, ask: Ask, branches: Branches, client: AsyncClient) -> AsyncIterator[_Held]:
@@ -257,6 +219,18 @@ class ChoiceMaker:
             )
         wanted = None if num_likeliest is None else details
         return await asyncio.to_thread(echoed, ask.prompt, ask.model.tokenizer, wanted)
+
+
+@asynccontextmanager
+async def _resumed(resumed: Resumed) -> AsyncIterator[_Held]:
+    """A session that ends with the answer by itself."""
+    session = cast(AsyncSession, resumed.generation.session)  # that it was attached to
+    yield session, resumed.generation, resumed.opened
+
+
+def _opened_live(ask: Ask, turn: LiveTurn) -> Opened:
+    begins = ask.model.tokenizer.thinking(turn.way.prompt)
+    return Opened(turn.fingerprint, turn.way.answer_start, turn.num_kept, turn.said, begins, turn.generation)
 
 
 def _opened(session: AsyncSession, num_prompt_tokens: int, said: Said | None) -> Opened:

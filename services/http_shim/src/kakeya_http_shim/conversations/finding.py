@@ -12,6 +12,7 @@ from kakeya_http_shim.conversations.tags import Candidate
 from kakeya_http_shim.conversations.way import Search, Way
 from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.requests.compacted_message import CompactedMessage
 from kakeya_shared.contract.features import TURN_SEARCH
 
 
@@ -164,4 +165,6 @@ def _why(conversation: Conversation, candidate: Candidate, found: FoundSession) 
 
 
 def _why_new(conversation: Conversation) -> Why:
+    if any(isinstance(message, CompactedMessage) for message in conversation.messages):
+        return "compacted"
     return "first-turn" if conversation.last_answer is None else "not-found"

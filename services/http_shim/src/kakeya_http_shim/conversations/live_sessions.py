@@ -33,6 +33,7 @@ from kakeya_http_shim.conversations.parts import parts
 from kakeya_http_shim.conversations.said import Why
 from kakeya_http_shim.conversations.way import Search, Way
 from kakeya_http_shim.metrics import Metrics
+from kakeya_http_shim.problems import TakenOver
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
@@ -82,8 +83,23 @@ class LiveSessions:
         """
         with begin.branches.beginning() if begin.branches else nullcontext():
             turn = await self._begun(begin, way)
-        try:
+        async with self._left(begin, turn):
             yield turn
+
+    @asynccontextmanager
+    async def going_on(self, begin: "Begin", way: Way, generation: AsyncGeneration) -> AsyncIterator[LiveTurn]:
+        """Likewise one that another server has begun, and that has begun again here; its way is behind its prompt."""
+        turn = self._live(begin, way, generation)
+        turn.is_appended = True
+        async with self._left(begin, turn):
+            yield turn
+
+    @asynccontextmanager
+    async def _left(self, begin: "Begin", turn: LiveTurn) -> AsyncIterator[None]:
+        try:
+            yield
+        except TakenOver:
+            raise  # what becomes of it is another server's
         except BaseException:
             turn.go_back()
             raise

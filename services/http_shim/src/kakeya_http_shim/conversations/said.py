@@ -18,6 +18,7 @@ Why = Literal[
     "head",  # another conversation begins with the same system messages
     "choice",  # one of several answers
     "first-turn",  # nothing was answered yet
+    "compacted",  # the session of what was compacted is gone: what it still saw is prefilled, and the bits are new
     "not-found",  # no session holds this conversation, or not any more
     "template",  # the chat template writes what was said before in another way by now
     "full",  # the session refuses to forget, and has no room

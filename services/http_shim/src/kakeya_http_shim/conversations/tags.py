@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from kakeya_http_shim.conversations.fingerprints import fingerprint
+from kakeya_http_shim.requests.compacted_message import CompactedMessage
 from kakeya_http_shim.requests.messages import Message
 
 MAX_TAGS: Final = 64
@@ -61,7 +62,13 @@ def chain(root: bytes, messages: Sequence[Message]) -> list[bytes]:
     """The root, and behind each message one: the element at `i` stands before message `i`."""
     found = [root]
     for message in messages:
-        found.append(link(found[-1], message))
+        compacted = message.compacted if isinstance(message, CompactedMessage) else None
+        if compacted is None:
+            found.append(link(found[-1], message))
+        elif compacted.root == root:
+            found.append(compacted.link)  # so its places are those of the conversation that it was made of
+        else:
+            found.append(_hash(_LINK, found[-1] + compacted.root + compacted.link))
     return found
 
 

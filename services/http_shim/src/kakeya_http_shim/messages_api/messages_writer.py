@@ -6,7 +6,8 @@ from typing import Any
 from kakeya_http_shim.answers.stream_events import framed
 from kakeya_http_shim.answers.usage import usage
 from kakeya_http_shim.answers.writer import Heading, Whole
-from kakeya_http_shim.choices.choice import Ended, Opened, Spent
+from kakeya_http_shim.choices.choice import Ended
+from kakeya_http_shim.choices.opened import Opened, Spent
 from kakeya_http_shim.messages_api.answer_blocks import StreamedBlocks, blocks
 from kakeya_http_shim.messages_api.answer_events import (
     AnswerEnd,

@@ -8,7 +8,8 @@ from typing import Any
 
 from kakeya_http_shim.answers.usage import usage
 from kakeya_http_shim.answers.writer import Heading, Whole
-from kakeya_http_shim.choices.choice import Ended, Opened, Spent
+from kakeya_http_shim.choices.choice import Ended
+from kakeya_http_shim.choices.opened import Opened, Spent
 from kakeya_http_shim.ollama_api.answer_lines import (
     ChatLine,
     DoneReason,

@@ -3,7 +3,7 @@
 The tables of docs/http-fields.md are generated from these declarations (`make docs`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, Self
@@ -45,10 +45,19 @@ def _as_integer(given: Any) -> Any:
 
 def known(*values: str, why: str = LATER) -> BeforeValidator:
     """Of a field that takes some of what is known: these values, and objects, are refused with a reason."""
+    return known_by_reason({why: values}, of_objects=why)
+
+
+def known_by_reason(values: Mapping[str, Iterable[str]], *, of_objects: str = LATER) -> BeforeValidator:
+    """Likewise with several reasons, each with its values. One validator: a conversation brings hundreds of items."""
+    reasons = {value: why for why, several in values.items() for value in several}
 
     def check(given: Any) -> Any:
-        if isinstance(given, dict) or (isinstance(given, str) and given in values):
-            raise refusal(why)
+        if isinstance(given, str):
+            if given in reasons:
+                raise refusal(reasons[given])
+        elif isinstance(given, dict):
+            raise refusal(of_objects)
         return given
 
     return BeforeValidator(check)

@@ -1,6 +1,6 @@
 """An answer's items, with the events that tell them: made of its pieces as they come, or of all of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kakeya_http_shim.responses_api.response_events import (
@@ -19,6 +19,7 @@ from kakeya_http_shim.responses_api.response_events import (
 from kakeya_http_shim.responses_api.response_object import (
     ItemStatus,
     OutputCall,
+    OutputCompaction,
     OutputItem,
     OutputMessage,
     OutputReasoning,
@@ -37,18 +38,28 @@ class AnswerItems:
         key: of the answer, which the ids of its items have in them.
         numbers: of the stream's next events.
         namespaces: of full names of functions, the namespace and the name in it.
+        seal: encrypts thoughts; None: they come as they are alone.
 
     Attributes:
         items: those that have ended.
+        pieces: of each of them, how many letters each of its pieces had.
         unfinished: the text of a call that the answer ended within, behind others; "" without one.
     """
 
-    def __init__(self, key: str, numbers: Iterator[int], namespaces: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        key: str,
+        numbers: Iterator[int],
+        namespaces: Mapping[str, tuple[str, str]],
+        seal: Callable[[str], str] | None = None,
+    ) -> None:
         self.items: list[OutputItem] = []
+        self.pieces: list[list[int]] = []
         self.unfinished = ""
         self._key = key
         self._numbers = numbers
         self._namespaces = namespaces
+        self._seal = seal
         self._open: OutputItem | None = None
         self._open_id = ""
         self._texts: list[str] = []
@@ -67,10 +78,35 @@ class AnswerItems:
         Args:
             status: of its last item.
         """
-        says_nothing = all(isinstance(item, OutputReasoning) for item in self._all)
-        if says_nothing and (status == "completed" or not self._all):  # so it comes back as what it was
+        said = [item for item in self._all if not isinstance(item, OutputCompaction)]
+        says_nothing = all(isinstance(item, OutputReasoning) for item in said)
+        if says_nothing and (status == "completed" or not said):  # so it comes back as what it was
             yield from self._within(OutputMessage)
         yield from self._close(status)
+
+    def compaction(self, item: OutputCompaction) -> Iterator[ItemEvent]:
+        """All that was said before the answer, which begins with it."""
+        yield from self._opened(item)
+        yield from self._close("completed")
+
+    def again(self, item: OutputItem, pieces: Sequence[int] | None) -> Iterator[ItemEvent]:
+        """The events of an item that has been told, in those pieces; None: in one."""
+        text, begin = _text(item), 0
+        encrypted = item.encrypted_content if isinstance(item, OutputReasoning) else None
+        self._seal = None if encrypted is None else lambda _: encrypted
+        pieces = pieces if pieces is not None else [len(text)] * bool(text)
+        yield from self._opened(_begun(item))
+        for length in pieces:
+            yield self._grown(text[begin : begin + length])
+            begin += length
+        yield from self._close(item.status if isinstance(item, OutputMessage | OutputCall) else "completed")
+
+    @property
+    def open_item(self) -> tuple[OutputItem, list[int]] | None:
+        """The one that has not ended, as far as it is told, and its pieces."""
+        if self._open is None:
+            return None
+        return _ended(self._open, "".join(self._texts), "in_progress"), [*map(len, self._texts)]
 
     @property
     def _all(self) -> list[OutputItem]:
@@ -134,7 +170,7 @@ class AnswerItems:
             output_index=len(self.items),
             item=item,
         )
-        if not isinstance(item, OutputCall):
+        if isinstance(item, OutputMessage | OutputReasoning):
             yield ContentPartAdded(
                 type="response.content_part.added", content_index=0, part=_part(item, ""), **self._place
             )
@@ -163,17 +199,17 @@ class AnswerItems:
                 yield CallArgumentsDone(
                     type="response.function_call_arguments.done", name=item.name, arguments=text, **self._place
                 )
-                item = item.model_copy(update={"arguments": text, "status": status})
             case OutputMessage():
                 yield OutputTextDone(
                     type="response.output_text.done", content_index=0, text=text, logprobs=[], **self._place
                 )
                 yield self._part_done(item, text)
-                item = item.model_copy(update={"content": [_part(item, text)], "status": status})
             case OutputReasoning():
                 yield ReasoningTextDone(type="response.reasoning_text.done", content_index=0, text=text, **self._place)
                 yield self._part_done(item, text)
-                item = item.model_copy(update={"content": [_part(item, text)]})
+        item = _ended(item, text, status)
+        if isinstance(item, OutputReasoning) and self._seal is not None:
+            item = item.model_copy(update={"encrypted_content": self._seal(text)})
         yield OutputItemDone(
             type="response.output_item.done",
             sequence_number=next(self._numbers),
@@ -181,12 +217,41 @@ class AnswerItems:
             item=item,
         )
         self.items.append(item)
+        self.pieces.append([*map(len, self._texts)])
         self._open = None
 
     def _part_done(self, item: OutputMessage | OutputReasoning, text: str) -> ItemEvent:
         return ContentPartDone(
             type="response.content_part.done", content_index=0, part=_part(item, text), **self._place
         )
+
+
+def _ended(item: OutputItem, text: str, status: ItemStatus) -> OutputItem:
+    match item:
+        case OutputCompaction():
+            return item
+        case OutputCall():
+            return item.model_copy(update={"arguments": text, "status": status})
+        case OutputMessage():
+            return item.model_copy(update={"content": [_part(item, text)], "status": status})
+    return item.model_copy(update={"content": [_part(item, text)]})
+
+
+def _begun(item: OutputItem) -> OutputItem:
+    match item:
+        case OutputCompaction():
+            return item
+        case OutputCall():
+            return item.model_copy(update={"arguments": "", "status": "in_progress"})
+        case OutputMessage():
+            return item.model_copy(update={"content": [], "status": "in_progress"})
+    return item.model_copy(update={"content": [], "encrypted_content": None})
+
+
+def _text(item: OutputItem) -> str:
+    if isinstance(item, OutputCompaction):
+        return ""
+    return item.arguments if isinstance(item, OutputCall) else "".join(part.text for part in item.content)
 
 
 def _part(item: OutputMessage | OutputReasoning, text: str) -> OutputText | ReasoningText:

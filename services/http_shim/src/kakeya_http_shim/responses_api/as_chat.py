@@ -3,13 +3,15 @@
 So a conversation goes on in the same session, whichever API its next turn is asked for in.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 from pydantic import ValidationError
 
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.compacted_message import CompactedMessage
 from kakeya_http_shim.requests.fields import problem
 from kakeya_http_shim.requests.generation_fields import KakeyaOptions
 from kakeya_http_shim.requests.messages import (
@@ -24,6 +26,7 @@ from kakeya_http_shim.requests.messages import (
 from kakeya_http_shim.responses_api.content_parts import InputTextPart, OutputPart, OutputTextPart
 from kakeya_http_shim.responses_api.input_items import (
     AnswerItem,
+    CompactionItem,
     FunctionCallItem,
     FunctionResultItem,
     InputItem,
@@ -37,17 +40,45 @@ from kakeya_http_shim.responses_api.responses_tools import as_function, as_tool_
 _OfModel = AnswerItem | FunctionCallItem | ReasoningItem
 
 
-def chat_request(given: ResponsesRequest, before: Sequence[InputItem] = ()) -> ChatRequest:
+Unsealed = Mapping[str, Sequence[Message]]
+"""By the encrypted content of a compaction item, the messages that it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Items that stand behind each other.
+
+    Attributes:
+        messages: that they are, where no answer reaches into the stretch or out of it.
+    """
+
+    items: Sequence[InputItem]
+    messages: Sequence[Message]
+
+    @classmethod
+    def of(cls, items: Sequence[InputItem]) -> Self:
+        return cls(items, [*_messages(items)])
+
+
+def items_of(stretches: Iterable[Stretch]) -> list[InputItem]:
+    """All of them."""
+    return [item for stretch in stretches for item in stretch.items]
+
+
+def chat_request(
+    given: ResponsesRequest, before: Sequence[Stretch] = (), unsealed: Unsealed | None = None
+) -> ChatRequest:
     """The chat that it is.
 
     Args:
-        before: items of the conversation before its own.
+        before: the conversation before its own items.
+        unsealed: of its last compaction item; None: that has not been looked at yet.
 
     Raises:
         ApiError: there is nothing to answer, or too much of it.
     """
     try:
-        fields = _fields(given) | {"messages": chat_messages(given, before)}
+        fields = _fields(given) | {"messages": chat_messages(given, before, unsealed)}
         return ChatRequest.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         raise problem(error) from None
@@ -61,6 +92,8 @@ def _fields(given: ResponsesRequest) -> dict[str, Any]:
         "top_p": given.top_p,
         "presence_penalty": given.presence_penalty,
         "frequency_penalty": given.frequency_penalty,
+        "logit_bias": given.logit_bias,
+        "ignore_eos": given.ignore_eos,
         "tools": [as_function(tool) for tool in given.functions] or None,
         "tool_choice": None if given.tool_choice is None else as_tool_choice(given.tool_choice),
         "parallel_tool_calls": given.parallel_tool_calls,
@@ -77,17 +110,27 @@ def _options(given: ResponsesRequest) -> KakeyaOptions | None:
     return (given.kakeya or KakeyaOptions()).model_copy(update={"on_overflow": given.on_overflow})
 
 
-def chat_messages(given: ResponsesRequest, before: Sequence[InputItem] = ()) -> list[Message]:
+def chat_messages(
+    given: ResponsesRequest, before: Sequence[Stretch] = (), unsealed: Unsealed | None = None
+) -> list[Message]:
     """Its messages, the instructions first.
 
     Args:
-        before: items of the conversation before its own.
+        before, unsealed: as of `chat_request`.
 
     Raises:
         ApiError: there are no others, or the last one calls functions.
     """
     own = own_items(given)
-    messages = [*_messages([*before, *own])]
+    said = [*before, Stretch.of(own)]
+    items = items_of(said)
+    index = last_compaction(items)
+    if index is None:
+        messages = [*_joined(said)]
+    else:
+        sealed = cast(CompactionItem, items[index]).encrypted_content
+        messages = [CompactedMessage.of(None)] if unsealed is None else [*unsealed[sealed]]
+        messages += _messages(items[index + 1 :])
     if not own or not messages:
         raise _unanswerable("there is nothing to answer")
     last = messages[-1]
@@ -96,6 +139,11 @@ def chat_messages(given: ResponsesRequest, before: Sequence[InputItem] = ()) -> 
     if given.instructions:
         return [SystemMessage.model_validate({"role": "system", "content": given.instructions}), *messages]
     return messages
+
+
+def last_compaction(items: Sequence[InputItem]) -> int | None:
+    """Which of them is the last compaction item: what is before it is passed over. None: there is none."""
+    return next((index for index in reversed(range(len(items))) if isinstance(items[index], CompactionItem)), None)
 
 
 def _unanswerable(why: str) -> ApiError:
@@ -109,11 +157,28 @@ def own_items(given: ResponsesRequest) -> Sequence[InputItem]:
     return given.input or ()
 
 
+def _joined(said: Iterable[Stretch]) -> Iterator[Message]:
+    """Message by message, where an answer may begin in one stretch and end in a later one."""
+    together: list[Stretch] = []
+    for stretch in said:
+        if together and stretch.items and not isinstance(stretch.items[0], _OfModel):
+            yield from _of_all(together)
+            together = []
+        together.append(stretch)
+    yield from _of_all(together)
+
+
+def _of_all(together: Sequence[Stretch]) -> Iterable[Message]:
+    if len(together) == 1:
+        return together[0].messages
+    return _messages(items_of(together))
+
+
 def _messages(items: Iterable[InputItem]) -> Iterator[Message]:
     """Item by item; what the model said in one answer is one message."""
     answer: list[_OfModel] = []
     for item in items:
-        is_of_model = isinstance(item, AnswerItem | FunctionCallItem | ReasoningItem)
+        is_of_model = isinstance(item, _OfModel)
         if answer and not (is_of_model and _is_of_answer(item, answer)):
             yield from _answer(answer)
             answer = []

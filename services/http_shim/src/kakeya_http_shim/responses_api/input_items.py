@@ -4,23 +4,28 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field, JsonValue, Tag
 
-from kakeya_http_shim.requests.fields import BRANCH, LATER, RequestModel, known, without_effect
+from kakeya_http_shim.requests.fields import BRANCH, LATER, RequestModel, honoured, known_by_reason, without_effect
 from kakeya_http_shim.requests.messages import MAX_MESSAGES, FaultContext
 from kakeya_http_shim.responses_api.content_parts import InputContent, OutputContent, ResultContent, ThoughtPart
 
-_OF_SERVER_TOOLS = known(
-    *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call"),
-    *("mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "tool_search_call"),
-    *("computer_call_output", "tool_search_output", "additional_tools", "program", "program_output"),
-    why="no tool runs at this server",
+_UNSERVED = known_by_reason(
+    {
+        "no tool runs at this server": (
+            *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call"),
+            *("mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "tool_search_call"),
+            *("computer_call_output", "tool_search_output", "additional_tools", "program", "program_output"),
+        ),
+        "functions are called": (
+            *("local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output"),
+            *("apply_patch_call", "apply_patch_call_output", "custom_tool_call", "custom_tool_call_output"),
+        ),
+        "send the item itself": ("item_reference",),
+        LATER: ("compaction_trigger", "context_compaction", "configuration_update"),
+    }
 )
-_OF_OTHER_TOOLS = known(
-    *("local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output"),
-    *("apply_patch_call", "apply_patch_call_output", "custom_tool_call", "custom_tool_call_output"),
-    why="functions are called",
-)
-_REFERENCE = known("item_reference", why="send the item itself")
-_NOT_YET = known("compaction", "compaction_trigger", "context_compaction", "configuration_update", why=LATER)
+
+MAX_COMPACTED_LETTERS: Final = 10_485_760
+"""As Open Responses has it."""
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 _ID = "what was said counts, whatever its id"
@@ -37,7 +42,7 @@ class Item(RequestModel):
 class UserItem(Item):
     """What the person says."""
 
-    type: Annotated[Literal["message"], _OF_SERVER_TOOLS, _OF_OTHER_TOOLS, _REFERENCE, _NOT_YET] | None = None
+    type: Annotated[Literal["message"], _UNSERVED] | None = None
     role: Literal["user"]
     content: InputContent
 
@@ -88,7 +93,19 @@ class ReasoningItem(Item):
     encrypted_content: str | None = without_effect("nobody but the server that made it can read it")
 
 
+class CompactionItem(RequestModel):
+    """All that was said before it, as /v1/responses/compact gave it; what else comes before it is passed over."""
+
+    type: Literal["compaction"]
+    id: str | None = without_effect(_ID)
+    encrypted_content: Annotated[str, Field(max_length=MAX_COMPACTED_LETTERS)] = honoured(
+        ..., "as this server, or another one with its key, gave it"
+    )
+    created_by: str | None = without_effect("nobody but this server can have made it")
+
+
 _BRANCHES: Final = {
+    "compaction": "compaction",
     "function_call": "call",
     "function_call_output": "result",
     "reasoning": "reasoning",
@@ -114,7 +131,8 @@ InputItem = Annotated[
     | Annotated[AnswerItem, Tag(f"answer{BRANCH}")]
     | Annotated[FunctionCallItem, Tag(f"call{BRANCH}")]
     | Annotated[FunctionResultItem, Tag(f"result{BRANCH}")]
-    | Annotated[ReasoningItem, Tag(f"reasoning{BRANCH}")],
+    | Annotated[ReasoningItem, Tag(f"reasoning{BRANCH}")]
+    | Annotated[CompactionItem, Tag(f"compaction{BRANCH}")],
     Discriminator(
         _branch,
         custom_error_type="at_fault",

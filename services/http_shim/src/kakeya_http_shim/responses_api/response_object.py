@@ -43,7 +43,9 @@ class OutputReasoning(BaseModel):
     id: str
     summary: list[Any] = Field(description="none: nothing summarizes a thought")
     content: list[ReasoningText] = Field(description="one part, and none in the event that begins the item")
-    encrypted_content: str | None = Field(description="null: a thought comes as it is")
+    encrypted_content: str | None = Field(
+        description="the same once it has ended, where `include` asks for it; nobody but this server can read it"
+    )
 
 
 class OutputCall(BaseModel):
@@ -58,7 +60,15 @@ class OutputCall(BaseModel):
     arguments: str = Field(description="JSON, an object; empty in the event that begins the item")
 
 
-OutputItem = Annotated[OutputMessage | OutputReasoning | OutputCall, Field(discriminator="type")]
+class OutputCompaction(BaseModel):
+    """All that was said before it, to be sent in the place of that."""
+
+    type: Literal["compaction"] = "compaction"
+    id: str
+    encrypted_content: str = Field(description="nobody but this server can read it")
+
+
+OutputItem = Annotated[OutputMessage | OutputReasoning | OutputCall | OutputCompaction, Field(discriminator="type")]
 
 
 class IncompleteDetails(BaseModel):

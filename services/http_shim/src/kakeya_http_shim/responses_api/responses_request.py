@@ -9,7 +9,6 @@ from kakeya_http_shim.requests.answer_format import JsonFormat, NamedSchema, Tex
 from kakeya_http_shim.requests.chat_request import Effort
 from kakeya_http_shim.requests.fields import (
     BRANCH,
-    LATER,
     NotBoth,
     OnlyFalse,
     OnlyWith,
@@ -21,7 +20,14 @@ from kakeya_http_shim.requests.fields import (
     refusal,
     without_effect,
 )
-from kakeya_http_shim.requests.generation_fields import KakeyaOptions, MetadataText, ModelName, NumTokens, OneForm
+from kakeya_http_shim.requests.generation_fields import (
+    KakeyaOptions,
+    LogitBias,
+    MetadataText,
+    ModelName,
+    NumTokens,
+    OneForm,
+)
 from kakeya_http_shim.responses_api.input_items import InputItems
 from kakeya_http_shim.responses_api.responses_tools import (
     FunctionChoice,
@@ -106,6 +112,15 @@ def _input_branch(given: Any) -> str:
     return f"{'text' if isinstance(given, str) else 'items'}{BRANCH}"
 
 
+class CompactionWish(RequestModel):
+    """When a conversation is compacted."""
+
+    type: Literal["compaction"]
+    compact_threshold: NumTokens | None = honoured(
+        None, "tokens of the conversation before the answer; without it those that a session of the model keeps"
+    )
+
+
 class NamedConversation(RequestModel):
     """A conversation, as the answer names it."""
 
@@ -164,6 +179,10 @@ class ResponsesRequest(RuledModel):
     top_p: float | None = honoured(None, "above 0, up to 1, which is the default", gt=0, le=1)
     presence_penalty: float | None = honoured(None, "-2 to 2, 0 by default", ge=-MAX_PENALTY, le=MAX_PENALTY)
     frequency_penalty: float | None = honoured(None, "-2 to 2, 0 by default", ge=-MAX_PENALTY, le=MAX_PENALTY)
+    logit_bias: LogitBias | None = honoured(None, "by token id of the model's tokenizer; -100 to 100 (vLLM's)")
+    ignore_eos: bool | None = honoured(
+        None, "the tokens that end an answer by themselves are never chosen: it has max_output_tokens of them (vLLM's)"
+    )
     tools: OfferedTools | None = honoured(
         None,
         "functions that the model may call, by themselves or in namespaces, where its chat template writes them; see "
@@ -192,8 +211,15 @@ class ResponsesRequest(RuledModel):
     kakeya: KakeyaOptions | None = honoured(None, "options that OpenAI's API has no field for")
 
     background: Annotated[OnlyFalse, BeforeValidator(_never)] | None = without_effect("an answer is given at once")
-    include: Annotated[list[Included], Field(max_length=64, fail_fast=True)] | None = without_effect(
-        "a thought comes as it is, so there is nothing encrypted; the others are of tools that do not run here"
+    include: Annotated[list[Included], Field(max_length=64, fail_fast=True)] | None = honoured(
+        None,
+        "`reasoning.encrypted_content`: a thought comes as it is, and encrypted beside that, for clients that send it "
+        "back so; it need not come back. The others are of tools that do not run here",
+    )
+    context_management: Annotated[list[CompactionWish], Field(max_length=1, fail_fast=True)] | None = honoured(
+        None,
+        "one entry: where the conversation has more tokens than that, its answer begins with a `compaction` item, "
+        "which may be sent in the place of all that was before it",
     )
     max_tool_calls: NumTokens | None = without_effect("it counts calls of tools that run at the server: there are none")
     prompt_cache_key: str | None = without_effect("a conversation is found by its items")
@@ -211,7 +237,6 @@ class ResponsesRequest(RuledModel):
         OneForm("text", _OF_TEXT),
     )
     refused: ClassVar[Mapping[str, str]] = {
-        "context_management": LATER,
         "prompt": "no prompts are stored; send instructions and input",
         "top_logprobs": "chat completions have `logprobs`",
         "prompt_cache_retention": "sessions are kept as the server was told (--session-close-after-seconds)",
@@ -229,6 +254,11 @@ class ResponsesRequest(RuledModel):
     def conversation_id(self) -> str | None:
         """Of the conversation that it is in, if it is in one."""
         return self.conversation.id if isinstance(self.conversation, NamedConversation) else self.conversation
+
+    @property
+    def includes_encrypted_thoughts(self) -> bool:
+        """Thoughts come encrypted, too."""
+        return "reasoning.encrypted_content" in (self.include or ())
 
     @property
     def functions(self) -> list[FunctionTool]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -9,7 +10,7 @@ from starlette.types import Receive, Scope
 
 from kakeya_http_shim.requests import json_text
 
-_INLINE_BYTES = 1024
+_INLINE_BYTES = 2048
 """A body of so many bytes is read and tokenized within a few milliseconds; larger ones leave the event loop free."""
 
 Body = TypeVar("Body")
@@ -27,7 +28,12 @@ async def read(make: Callable[[bytes], Body], scope: Scope, receive: Receive) ->
     except ClientDisconnect:
         return None
     is_short = len(data) <= _INLINE_BYTES
-    return (make(data) if is_short else await asyncio.to_thread(make, data)), is_short
+    return await made(partial(make, data), is_short=is_short), is_short
+
+
+async def made(make: Callable[[], Body], *, is_short: bool) -> Body:
+    """What is made of little is made here, since a thread would take longer than that. Raises as `make` does."""
+    return make() if is_short else await asyncio.to_thread(make)
 
 
 async def _bytes(receive: Receive) -> bytes:

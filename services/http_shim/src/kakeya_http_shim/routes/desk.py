@@ -7,6 +7,7 @@ from kakeya_http_shim.answers.answering import Answering
 from kakeya_http_shim.conversations.finding import Finding
 from kakeya_http_shim.models.served_models import ServedModels
 from kakeya_http_shim.routes.exchange import House
+from kakeya_http_shim.routes.sealing import Seals
 from kakeya_http_shim.settings import HttpSettings
 
 
@@ -20,3 +21,4 @@ class Desk:
     answering: Answering
     finding: Finding
     house: House
+    seals: Seals

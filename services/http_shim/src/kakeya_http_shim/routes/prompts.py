@@ -16,11 +16,14 @@ from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError, context_length_exceeded
 from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.compacted_message import Compacted, CompactedMessage
 from kakeya_http_shim.requests.messages import Message, for_template
 from kakeya_http_shim.requests.template_fields import TemplateFields
 
 _INLINE_SECONDS = 0.01
 """Of processor time for each text that a chat template writes on the event loop; most take a tenth of a millisecond."""
+_MAX_HASHED_MESSAGES = 500
+"""Their hashes take a millisecond, and a thread would take longer for that."""
 _WINDOW_STEP = 64
 """A window that is named is rounded up to it."""
 
@@ -40,9 +43,50 @@ def chat(messages: Sequence[Message], how: TemplateFields, model: TextModel, *, 
 
 def whole_chat(body: ChatRequest, model: TextModel, *, max_tokens: int) -> Prompt:
     """That of a request. Raises as `chat` does, and ApiError where its head does not fit a session."""
-    prompt = chat(body.messages, body, model, max_tokens=max_tokens)
+    index, compacted = _compacted(body.messages)
+    if compacted is None:
+        prompt = chat(body.messages, body, model, max_tokens=max_tokens)
+    else:
+        if compacted.tokenizer != model.tokenizer.digest:
+            message = f"model: what was compacted are tokens of another model than {model.name!r}"
+            raise ApiError(400, message, param="model", code="invalid_value")
+        head = chat(body.messages[: index + 1], body, model, max_tokens=max_tokens)
+        behind = _behind_compacted(body, model, index + 1, max_tokens)
+        token_ids = [*head.token_ids[: head.num_pinned], *compacted.token_ids, *behind]
+        prompt = Prompt(
+            token_ids, head.num_pinned, is_chat=True, begins=model.tokenizer.begins(body.chat_template_kwargs)
+        )
     check_head(prompt, model.served)
     return prompt
+
+
+def _compacted(messages: Sequence[Message]) -> tuple[int, Compacted | None]:
+    """Which message stands for what was compacted, and for what; None: none does."""
+    for index, message in enumerate(messages):
+        if isinstance(message, CompactedMessage) and message.compacted is not None:
+            return index, message.compacted
+    return 0, None
+
+
+def _behind_compacted(body: ChatRequest, model: TextModel, answer: int, max_tokens: int) -> list[int]:
+    """What the template writes behind the answer that was compacted last. Raises ApiError."""
+    behind = _unless_refused(
+        lambda: model.tokenizer.behind(
+            TemplateMessages(body.messages),
+            answer,
+            closed=True,
+            tools=body.told,
+            variables=body.chat_template_kwargs,
+            max_tokens=max_tokens,
+        ),
+        max_tokens,
+    )
+    if behind is None:
+        message = (
+            "messages: the chat template of this model writes the past anew; what was compacted cannot be gone on from"
+        )
+        raise ApiError(400, message, param="messages", code="not_compactable")
+    return behind
 
 
 def rendered(messages: Sequence[Message], how: TemplateFields, model: TextModel) -> str:
@@ -72,6 +116,7 @@ async def conversation(
     """What a chat's session is found by; None where the chat template does not write its head. Raises ApiError.
 
     Args:
+        is_short: the request is, whatever it goes on from.
         numbers_calls: as of `Conversation`.
     """
 
@@ -82,7 +127,7 @@ async def conversation(
         return found
 
     try:
-        return await without_waiting(made, is_short=is_short)
+        return await without_waiting(made, is_short=is_short and len(body.messages) <= _MAX_HASHED_MESSAGES)
     except ApiError:
         raise
     except TokenizerError:  # rendered whole it is refused, or not

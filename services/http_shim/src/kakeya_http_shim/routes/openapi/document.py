@@ -16,6 +16,7 @@ from kakeya_http_shim.ollama_api.ollama_requests import OllamaChatRequest, Ollam
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
+from kakeya_http_shim.responses_api.compact_request import CompactedResponse, CompactRequest
 from kakeya_http_shim.responses_api.conversation_bodies import (
     AddItems,
     ConversationItem,
@@ -144,8 +145,9 @@ def _responses_paths() -> dict[str, Any]:
     items = listing("responseItems", "The items before its answer.", ItemList, 404)
     return {
         "/v1/responses": {"post": _create_response()},
+        "/v1/responses/compact": {"post": of_text("compact", CompactRequest, CompactedResponse)},
         "/v1/responses/{id}": {
-            "get": look | named,
+            "get": look | {"parameters": [*named["parameters"], *_stream_of_kept()]},
             "delete": listing("deleteResponse", "Forgets a response.", DeletedResponse, 404) | named,
         },
         "/v1/responses/{id}/input_items": {"get": items | {"parameters": [*named["parameters"], *_pages()]}},
@@ -194,6 +196,15 @@ def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "query", "schema": schema}
 
 
+def _stream_of_kept() -> list[dict[str, Any]]:
+    flag = {"enum": ["true", "false"]}
+    return [
+        _query("stream", flag),
+        _query("starting_after", {"type": "integer", "minimum": 0, "maximum": 999_999_999}),
+        _query("include_obfuscation", {"enum": ["false"]}),
+    ]
+
+
 def _create_response() -> dict[str, Any]:
     operation = in_sessions(
         generation("createResponse", ResponsesRequest, ResponseObject, *RESPONSE_EVENTS, says=_RESPONSES_ANSWERED)
@@ -218,12 +229,12 @@ def _schemas(max_choices: int) -> dict[str, Any]:
     requests: tuple[type[BaseModel], ...] = (
         *(ChatRequest, CompletionRequest, MessagesRequest, CountTokensRequest),
         *(OllamaChatRequest, OllamaGenerateRequest, OllamaShowRequest, ResponsesRequest),
-        *(CreateConversation, UpdateConversation, AddItems),
+        *(CreateConversation, UpdateConversation, AddItems, CompactRequest),
         *(TokenizeRequest, DetokenizeRequest, TemplateRequest),
     )
     answers: list[type[BaseModel]] = [
         *(ChatCompletion, ChatChunk, Completion, MessageAnswer, CountedTokens),
-        *(ResponseObject, DeletedResponse, ItemList),
+        *(ResponseObject, DeletedResponse, ItemList, CompactedResponse),
         *(ConversationObject, DeletedConversation, ConversationItem),
         *STREAM_EVENTS,
         *RESPONSE_EVENTS,

@@ -17,8 +17,8 @@ from kakeya_http_shim.responses_api.conversation_bodies import (
     DeletedConversation,
     UpdateConversation,
 )
-from kakeya_http_shim.responses_api.kept_conversation import KeptConversation
-from kakeya_http_shim.responses_api.kept_response import items_to_keep
+from kakeya_http_shim.responses_api.kept.kept_conversation import KeptConversation
+from kakeya_http_shim.responses_api.kept.kept_response import items_to_keep
 from kakeya_http_shim.routes import bodies
 from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.responses.conversation_store import Conversations, check_new, item_of

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kakeya import AsyncClient, InvalidField, KakeyaError, ObjectChanged, ObjectNotFound, RpcFailed
 from kakeya_http_shim.problems import ApiError, from_kakeya, unavailable
-from kakeya_http_shim.responses_api.kept_conversation import KeptConversation, appended
-from kakeya_http_shim.responses_api.packing import Unreadable
+from kakeya_http_shim.responses_api.kept.kept_conversation import KeptConversation, appended
+from kakeya_http_shim.responses_api.kept.packing import Unreadable
 
 _MAX_BYTES: Final = 1 << 20
 """Of an object of the runtime's."""

@@ -1,61 +1,21 @@
-"""Keeps responses with the runtime, and fetches them; this server keeps nothing."""
+"""Keeps responses with the runtime; this server keeps none."""
 
 import asyncio
-import re
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-import structlog
-
-from kakeya import AsyncClient, KakeyaError, ObjectNotFound
-from kakeya_http_shim.problems import ApiError, from_kakeya
-from kakeya_http_shim.responses_api.kept_response import Behind, KeptResponse
-from kakeya_http_shim.responses_api.packing import Unreadable
+from kakeya import ObjectChanged
+from kakeya_http_shim.choices.opened import Opened
+from kakeya_http_shim.problems import ApiError, TakenOver
+from kakeya_http_shim.responses_api.kept.kept_items import KeptItems
+from kakeya_http_shim.responses_api.kept.kept_response import Behind, KeptResponse
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
+from kakeya_http_shim.responses_api.told_stream import Run
 from kakeya_http_shim.routes.responses.conversation_store import Conversations
 from kakeya_http_shim.routes.responses.running import Running
+from kakeya_http_shim.routes.responses.stored_response import StoredResponse
 from kakeya_shared.process.detached_tasks import DetachedTasks
-
-_log = structlog.get_logger()
-
-NOT_FOUND: Final = "response_not_found"
-_ID: Final = re.compile(r"resp_[0-9a-f]{32}")
-
-
-async def fetched(client: AsyncClient, response_id: str) -> KeptResponse:
-    """What is kept under an id.
-
-    Raises:
-        ApiError: 404: there is nothing; as `from_kakeya` has it where the runtime fails.
-    """
-    if not _ID.fullmatch(response_id):
-        raise not_found(response_id)
-    try:
-        found = await client.fetch_object(response_id)
-        return await asyncio.to_thread(KeptResponse.unpacked, found.data)
-    except (ObjectNotFound, Unreadable) as error:
-        raise not_found(response_id) from error
-    except KakeyaError as error:
-        raise from_kakeya(error) from error
-
-
-async def deleted(client: AsyncClient, response_id: str) -> None:
-    """Forgets what is kept. Raises ApiError as `fetched`."""
-    if not _ID.fullmatch(response_id):
-        raise not_found(response_id)
-    try:
-        await client.delete_object(response_id)
-    except ObjectNotFound as error:
-        raise not_found(response_id) from error
-    except KakeyaError as error:
-        raise from_kakeya(error) from error
-
-
-def not_found(response_id: str) -> ApiError:
-    shown = response_id[:64]
-    message = f"there is no response {shown!r}: never stored, deleted or expired"
-    return ApiError(404, message, param="response_id", code=NOT_FOUND)
 
 
 @dataclass(frozen=True)
@@ -80,31 +40,45 @@ class Keeping:
     conversation is added to it before that.
 
     Attributes:
+        stored: its object.
         writer: of its answer.
         items: those before the answer, as they are kept; of a response in a conversation those that are new.
+        request: as its client sent it, without items.
         joined: None: it is in no conversation.
+        run: of one that another server has begun, and that is kept so; else as soon as it begins.
     """
 
-    client: AsyncClient
+    stored: StoredResponse
     writer: ResponsesWriter
-    items: list[dict[str, Any]]
+    items: KeptItems
+    request: Mapping[str, Any]
     tasks: DetachedTasks
     running: Running
-    response_id: str
-    ttl_seconds: int
     joined: Joined | None = None
+    run: Run | None = None
     _begun: "asyncio.Task[bool] | None" = field(default=None, init=False)
     _ended: "asyncio.Task[bool | ApiError] | None" = field(default=None, init=False)
 
-    async def run(self, answering: Coroutine[Any, Any, None]) -> None:
+    async def answered(self, answering: Coroutine[Any, Any, None]) -> None:
         """Has it answered. Raises as that does, and ApiError where it is cancelled."""
-        await self.running.run(self.response_id, answering)
+        await self.running.run(self.stored.response_id, answering)
 
-    def begin(self) -> None:
+    def begin(self, opened: Opened) -> None:
         """It has begun: that is kept meanwhile."""
-        if self._stores:
-            self._begun = self.tasks.start(self._store(self._now()))
-            self.running.stores(self.response_id, self._begun)
+        if not self._stores:
+            return
+        if self.run is None:
+            self.run = _run(self.stored.by, self.request, opened)
+            self._begun = self._started(self.stored.write(self._now()))
+        else:
+            self._begun = self._started(_is_kept())
+        if opened.generation is not None:
+            opened.generation.before_going_on = self._check
+
+    async def has_begun(self) -> None:
+        """That is kept, if it can be."""
+        if self._begun is not None:
+            await asyncio.wait({self._begun})
 
     async def end(self, told: bytes) -> bytes:
         """What its client is told in the end, once that is kept; where that fails it says so (`store`).
@@ -112,29 +86,26 @@ class Keeping:
         Raises:
             ApiError: its conversation does not take what is new.
         """
-        outcome = await asyncio.shield(self._end())
+        self._ended = self._started(self._join_and_store(self._at_end()))
+        outcome = await asyncio.shield(self._ended)
         if isinstance(outcome, ApiError):
-            self.writer.unsay_end()
             raise outcome
         return told if outcome or not self._stores else self.writer.unstored()
 
     def give_up(self, error: ApiError | None) -> None:
         """It has failed, or (None) nobody wants its end. One that no client knows of is not kept."""
-        if self._begun is not None and self._ended is None:
+        if self._begun is not None and self._ended is None and not isinstance(error, TakenOver):
             self.writer.give_up(error)
-            self._start_end(self._store_end(self._now()))
+            self._ended = self._started(self._store_end(self._at_end()))
 
     @property
     def _stores(self) -> bool:
         return self.writer.response.store
 
-    def _end(self) -> "asyncio.Task[bool | ApiError]":
-        return self._start_end(self._join_and_store(self._now()))
-
-    def _start_end(self, work: Coroutine[Any, Any, bool | ApiError]) -> "asyncio.Task[bool | ApiError]":
-        self._ended = self.tasks.start(work)
-        self.running.stores(self.response_id, self._ended)
-        return self._ended
+    def _started(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        task = self.tasks.start(work)
+        self.running.stores(self.stored.response_id, task)
+        return task
 
     async def _join_and_store(self, kept: KeptResponse) -> bool | ApiError:
         """Whether it is stored, or why its conversation does not take it."""
@@ -142,41 +113,51 @@ class Keeping:
             try:
                 await self.joined.add([*self.items, *kept.response["output"]])
             except ApiError as error:
+                self.writer.unsay_end()
                 if self._begun is not None:
                     self.writer.give_up(error)
-                    await self._store_end(self._now())
+                    await self._store_end(self._at_end())
                 return error
         return await self._store_end(kept)
 
     async def _store_end(self, kept: KeptResponse) -> bool:
-        if not self._stores or self.running.is_forgotten(self.response_id):
+        if not self._stores:
             return True
-        return await self._store(kept, behind=self._begun)
+        await self.has_begun()
+        return await self.stored.write(kept)
 
     def _now(self) -> KeptResponse:
-        return KeptResponse(self.writer.response_json(), self.items, self.joined.place if self.joined else None)
+        place = self.joined.place if self.joined else None
+        return KeptResponse(self.writer.response_json(), self.items, place, self.run)
 
-    async def _store(self, kept: KeptResponse, behind: "asyncio.Task[bool] | None" = None) -> bool:
-        """Whether that has gone well.
+    def _at_end(self) -> KeptResponse:
+        return replace(self._now(), run=None, told=self.writer.told())
 
-        Args:
-            behind: what is stored before this.
-        """
-        if behind is not None:
-            await asyncio.wait({behind})
+    async def _check(self) -> None:
+        """Before its generation goes on where that has broken off. Raises TakenOver: another server does."""
         try:
-            data = await asyncio.to_thread(kept.packed)
-            await self.client.store_object(kept.response["id"], data, ttl_seconds=self.ttl_seconds)
-        except KakeyaError as error:
-            _log.warning("a response was not stored", error=f"{type(error).__name__}: {error}")
-            if behind is not None:
-                await self._forget(kept.response["id"])
-            return False
-        return True
+            await self.stored.check()
+        except ObjectChanged as error:
+            raise TakenOver from error
 
-    async def _forget(self, response_id: str) -> None:
-        """Its beginning says that it goes on, which it does not; its time to live ends it where this fails."""
-        try:
-            await self.client.delete_object(response_id)
-        except KakeyaError as error:
-            _log.info("a response's beginning stays", error=f"{type(error).__name__}: {error}")
+
+def _run(by: str, request: Mapping[str, Any], opened: Opened) -> Run | None:
+    """None: no other server could go on with it."""
+    generation = opened.generation
+    if generation is None or generation.session is None:
+        return None
+    return Run(
+        by=by,
+        request=request,
+        session_id=generation.session.id,
+        resumption=generation.resumption,
+        begins=opened.begins,
+        fingerprint=opened.fingerprint,
+        num_prompt_tokens=opened.num_prompt_tokens,
+        num_kept=opened.num_kept,
+        said=opened.said,
+    )
+
+
+async def _is_kept() -> bool:
+    return True

@@ -5,13 +5,15 @@ from typing import Literal
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp
 
 from kakeya import AsyncClient
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.responses.item_pages import Page
-from kakeya_http_shim.routes.responses.keeping import deleted, fetched
-from kakeya_http_shim.routes.responses.running import Running
+from kakeya_http_shim.routes.responses.looking import Looking
+from kakeya_http_shim.routes.responses.stored_response import deleted, fetched
+from kakeya_http_shim.routes.responses.streams import Streams, starting_after
 
 
 class DeletedResponse(BaseModel):
@@ -25,33 +27,34 @@ class DeletedResponse(BaseModel):
 class KeptRoutes:
     """GET, DELETE, the items and the cancelling of one response; all raise ApiError."""
 
-    def __init__(self, desk: Desk, running: Running) -> None:
+    def __init__(self, desk: Desk, looking: Looking, streams: Streams) -> None:
         self._desk = desk
-        self._running = running
+        self._looking = looking
+        self._running = looking.running
+        self._streams = streams
 
-    async def response(self, request: Request) -> Response:
-        """As it was when it was stored last."""
-        if request.query_params.get("stream") == "true":
-            message = "stream: not supported: not served yet"
-            raise ApiError(400, message, param="stream", code="unsupported_parameter")
-        kept = await fetched(self._client(request), _id(request))
-        return JSONResponse(kept.response)
+    async def response(self, request: Request) -> ASGIApp:
+        """As it was when it was stored last, or its stream."""
+        client, streams = self._client(request), _flag(request, "stream")
+        if _flag(request, "include_obfuscation"):
+            message = "include_obfuscation: not supported: nothing is obfuscated"
+            raise ApiError(400, message, param="include_obfuscation", code="unsupported_parameter")
+        after = starting_after(request)
+        if streams:
+            return await self._streams.stream(client, _id(request), request.scope, after)
+        return JSONResponse((await self._looking.look(client, _id(request))).response)
 
     async def delete(self, request: Request) -> Response:
         """Forgets it with its items; its session goes on, and so does its answer if that is not at its end."""
-        response_id, client = _id(request), self._client(request)
+        response_id = _id(request)
         await self._running.settle(response_id)
-        if self._running.runs(response_id):
-            await fetched(client, response_id)  # to others than its tenant it does not exist
-            self._running.forget(response_id)
-            await self._running.settle(response_id)  # its end may have begun to be stored
-        await deleted(client, response_id)
+        await deleted(self._client(request), response_id)
         return JSONResponse(DeletedResponse(id=response_id).model_dump())
 
     async def items(self, request: Request) -> Response:
         """Those before its answer; of one in a conversation those that its request has brought."""
         page = Page(request)
-        kept = await fetched(self._client(request), _id(request))
+        kept, _ = await fetched(self._client(request), _id(request))
         return JSONResponse(page.of(kept.items).model_dump())
 
     async def cancel(self, request: Request) -> Response:
@@ -60,10 +63,18 @@ class KeptRoutes:
         await self._running.settle(response_id)
         await fetched(client, response_id)  # to others than its tenant it does not exist
         await self._running.cancel(response_id)
-        return JSONResponse((await fetched(client, response_id)).response)
+        return JSONResponse((await fetched(client, response_id))[0].response)
 
     def _client(self, request: Request) -> AsyncClient:
         return self._desk.client.with_api_key(request.state.api_key)
+
+
+def _flag(request: Request, name: str) -> bool:
+    """Of the query. Raises ApiError: it is none."""
+    text = request.query_params.get(name, "false")
+    if text not in ("true", "false"):
+        raise ApiError(400, f"{name}: must be true or false", param=name, code="invalid_value")
+    return text == "true"
 
 
 def _id(request: Request) -> str:

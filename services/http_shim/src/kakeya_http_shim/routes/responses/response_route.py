@@ -1,37 +1,46 @@
 """POST /v1/responses: each body is worked on as the chat that it is, behind the response that it goes on from."""
 
 import asyncio
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, cast
+from functools import partial
+from typing import Any, ClassVar, cast
 
-from starlette.types import Receive, Scope
+from starlette.types import Receive, Scope, Send
 
 from kakeya import AsyncClient
 from kakeya_http_shim.answers.question import Question
 from kakeya_http_shim.choices.held import Held
+from kakeya_http_shim.live.lasting_answer import LastingAnswer
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.responses_api.as_chat import chat_request, own_items
-from kakeya_http_shim.responses_api.kept_response import Behind, Conversation, items_to_keep
-from kakeya_http_shim.responses_api.packing import Unreadable
+from kakeya_http_shim.responses_api.kept.kept_items import KeptItems
+from kakeya_http_shim.responses_api.kept.kept_response import Behind, Conversation, KeptResponse, items_to_keep
+from kakeya_http_shim.responses_api.kept.packing import Unreadable
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
-from kakeya_http_shim.routes import bodies
+from kakeya_http_shim.routes import bodies, prompts
 from kakeya_http_shim.routes.asked import Asked, Caller
 from kakeya_http_shim.routes.chat_prompts import fitting
 from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.generation_routes import ChatRoute
+from kakeya_http_shim.routes.responses.compacting import Compacting, not_compactable
 from kakeya_http_shim.routes.responses.conversation_store import Conversations, check_new
-from kakeya_http_shim.routes.responses.keeping import NOT_FOUND, Joined, Keeping, fetched
-from kakeya_http_shim.routes.responses.running import Running
+from kakeya_http_shim.routes.responses.item_sealing import ItemSealing
+from kakeya_http_shim.routes.responses.keeping import Joined, Keeping
+from kakeya_http_shim.routes.responses.looking import Looking
+from kakeya_http_shim.routes.responses.stored_response import NOT_FOUND, StoredResponse
+from kakeya_shared.process.detached_tasks import unheard
 
 _FORM = "text.format"
 _PREVIOUS, _CONVERSATION = "previous_response_id", "conversation"
 _TO_GO_ON_FROM = ("completed", "incomplete")
+_KEPT_APART = {"input", _PREVIOUS, _CONVERSATION}
 _MAX_SHORT_ITEMS = 8
-"""Behind more of them even a short request is a long conversation, and is worked on off the event loop."""
+"""Of an answer: more of them are checked off the event loop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +50,12 @@ class AskedResponse(Asked[ChatRequest]):
     Attributes:
         given: as its client sent it.
         written: by whom.
+        stream: that outlives its client; None: it has none.
     """
 
     given: ResponsesRequest
     written: ResponsesWriter
+    stream: LastingAnswer | None = None
 
 
 @dataclass(frozen=True)
@@ -69,9 +80,40 @@ class ResponsesRoute(ChatRoute):
     }
     schemas: ClassVar[str] = "tools[{}].parameters"
 
-    def __init__(self, desk: Desk, running: Running) -> None:
+    def __init__(self, desk: Desk, looking: Looking) -> None:
         super().__init__(desk)
-        self._running = running
+        self._looking = looking
+        self._running = looking.running
+        self._sealing = ItemSealing(desk.seals)
+        self._tasks = desk.answering.maker.sessions.tasks
+
+    async def answer(self, asked: Asked[ChatRequest], scope: Scope, receive: Receive, send: Send) -> None:
+        """A stream that is stored outlives its client. Raises ApiError."""
+        read = cast(AskedResponse, asked)  # as `_read` has made it
+        if read.body.stream and read.written.response.store:
+            await self.lasting(read, scope)(scope, receive, send)
+        else:
+            await super().answer(read, scope, receive, send)
+
+    def lasting(self, read: AskedResponse, scope: Scope) -> LastingAnswer:
+        """The stream of a response, which outlives its client. None of it is there yet."""
+        stream = LastingAnswer(self._desk.settings.response_linger_seconds, 0.0)
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await super(ResponsesRoute, self).answer(replace(read, stream=stream), scope, receive, send)
+
+        async def run() -> None:
+            try:
+                await stream.run(app, scope, None)
+            finally:
+                self._running.is_told(stream)
+                self._is_over(read)
+
+        unheard(self._tasks.start(run()))
+        return stream
+
+    def _is_over(self, read: AskedResponse) -> None:
+        """A stream has come to its end."""
 
     async def _read(self, scope: Scope, receive: Receive) -> Asked[ChatRequest] | None:
         read = await bodies.read(self._understood, scope, receive)
@@ -82,42 +124,90 @@ class ResponsesRoute(ChatRoute):
 
     def _understood(self, data: bytes) -> tuple[ResponsesRequest, ChatRequest, ResponsesWriter]:
         given, settings = ResponsesRequest.read(data), self._desk.settings
-        writer = ResponsesWriter(given, settings.on_overflow, stores=settings.stored_responses == "on")
+        writer = ResponsesWriter.of(given, settings.on_overflow, stores=settings.stored_responses == "on")
         return given, chat_request(given), writer
 
     async def _question(self, asked: Asked[ChatRequest], caller: Caller) -> Question:
-        read = cast(AskedResponse, asked)  # as `_read` has made it
+        read = cast(AskedResponse, asked)
         before = await self._before(read.given, caller.client)
-        own = await asyncio.to_thread(items_to_keep, own_items(read.given))
+        own = await bodies.made(partial(items_to_keep, own_items(read.given)), is_short=caller.is_short)
         if before.joined is not None:
             check_new({item["id"] for item in before.said.kept}, own, "input")
-        if before.said.items:
-            is_short = caller.is_short and len(before.said.items) <= _MAX_SHORT_ITEMS
-            body = await asyncio.to_thread(chat_request, read.given, before.said.items)
-            read, caller = replace(read, body=body), replace(caller, is_short=is_short)
+        unsealed = await self._sealing.unsealed(read.given, before.said.items, caller.client, caller.api_key)
+        if before.said.kept or unsealed:
+            make = partial(chat_request, read.given, before.said.stretches, unsealed)
+            is_short = caller.is_short and not unsealed  # what is behind a compaction is made messages of anew
+            read = replace(read, body=await bodies.made(make, is_short=is_short))
         question = await super()._question(read, caller)
+        await self._seal(read, caller)
         if not read.written.response.store and before.joined is None:
             return question
+        if read.stream is not None:
+            self._running.tells(question.id, read.stream)
+        ttl_seconds = self._desk.settings.response_ttl_seconds
         keeping = Keeping(
-            caller.client,
+            StoredResponse(caller.client, question.id, secrets.token_hex(8), ttl_seconds),
             read.written,
-            own if before.joined is not None else [*before.said.kept, *own],
-            self._desk.answering.maker.sessions.tasks,
+            KeptItems(own) if before.joined is not None else before.said.kept.followed_by(own),
+            _as_kept(read.given),
+            self._tasks,
             self._running,
-            question.id,
-            self._desk.settings.response_ttl_seconds,
             before.joined,
         )
         return replace(question, keep=keeping)
 
+    def _conversations(self, client: AsyncClient) -> Conversations:
+        return Conversations(client, self._desk.settings.response_ttl_seconds, _CONVERSATION)
+
+    async def _seal(self, read: AskedResponse, caller: Caller) -> None:
+        """What its answer has that only this server can read. Raises ApiError."""
+        given, client, api_key = read.given, caller.client, caller.api_key
+        if given.includes_encrypted_thoughts:
+            read.written.seal_thoughts(await self._sealing.thoughts(client, api_key))
+        if not given.context_management:
+            return
+        compacting = await self._compacting(given, read.body, client, api_key)
+        if await compacting.is_longer_than(given.context_management[0].compact_threshold):
+            made = await compacting.made()
+            read.written.begins_with(await self._sealing.compaction(made.compaction, client, api_key))
+
+    async def _compacting(
+        self, given: ResponsesRequest, body: ChatRequest, client: AsyncClient, api_key: str
+    ) -> Compacting:
+        """Raises ApiError."""
+        model = await self._desk.models.find(body.model, api_key)
+        body = self._for_model(body, model)
+        conversation = await prompts.conversation(
+            body, model, self._on_overflow(body), is_short=False, numbers_calls=self.numbers_calls
+        )
+        if conversation is None:
+            raise not_compactable("writes no head")
+        return Compacting(body, model, conversation, bool(given.instructions), self._max_prompt_tokens, client)
+
     async def _before(self, given: ResponsesRequest, client: AsyncClient) -> _Before:
         """What it goes on from. Raises ApiError."""
-        conversations = Conversations(client, self._desk.settings.response_ttl_seconds, _CONVERSATION)
+        conversations = self._conversations(client)
         if given.conversation_id is not None:
             return await _joined(given.conversation_id, conversations)
         if given.previous_response_id is None:
             return _Before()
-        return _Before(await _previous(given.previous_response_id, client, conversations))
+        return _Before(await self._previous(given.previous_response_id, client, conversations))
+
+    async def _previous(self, response_id: str, client: AsyncClient, conversations: Conversations) -> Conversation:
+        """All that was said up to the end of a response. Raises ApiError."""
+        try:
+            kept = await self._looking.look(client, response_id)
+            if kept.status not in _TO_GO_ON_FROM:
+                raise _unusable(f"is {kept.status}, and has no end to go on from")
+            is_short = len(kept.response["output"]) <= _MAX_SHORT_ITEMS
+            said = await bodies.made(kept.conversation, is_short=is_short)
+        except Unreadable as error:
+            raise _unusable("was stored by another version of this server") from error
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+            raise _unusable("is not there: never stored, deleted or expired", "previous_response_not_found") from error
+        return (await said_before(kept, conversations)).followed_by(said)
 
     def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
         return super()._for_model(fitting(body, model), model)
@@ -139,30 +229,24 @@ async def _joined(conversation_id: str, conversations: Conversations) -> _Before
     return _Before(said, Joined(conversations, Behind(conversation_id, last)))
 
 
-async def _previous(response_id: str, client: AsyncClient, conversations: Conversations) -> Conversation:
-    """All that was said up to the end of a response. Raises ApiError."""
-    try:
-        kept = await fetched(client, response_id)
-        if kept.status not in _TO_GO_ON_FROM:
-            raise _unusable(f"is {kept.status}, and has no end to go on from")
-        said = await asyncio.to_thread(kept.conversation)
-    except Unreadable as error:
-        raise _unusable("was stored by another version of this server") from error
-    except ApiError as error:
-        if error.code != NOT_FOUND:
-            raise
-        raise _unusable("is not there: never stored, deleted or expired", "previous_response_not_found") from error
+async def said_before(kept: KeptResponse, conversations: Conversations) -> Conversation:
+    """What the conversation of a response has before its items. Raises ApiError."""
     if kept.behind is None or kept.behind.item_id is None:
-        return said
+        return Conversation()
     try:
         conversation = await conversations.fetch(kept.behind.conversation_id)
-        return (await asyncio.to_thread(conversation.said, kept.behind.item_id)).followed_by(said)
+        return await asyncio.to_thread(conversation.said, kept.behind.item_id)
     except Unreadable as error:
         raise _unusable("is in a conversation that has been changed since") from error
     except ApiError as error:
         if error.status != 404:
             raise
         raise _unusable("is in a conversation that is not there any more") from error
+
+
+def _as_kept(given: ResponsesRequest) -> dict[str, Any]:
+    """A request without what is kept apart."""
+    return given.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=_KEPT_APART)
 
 
 def _unusable(why: str, code: str = "invalid_value") -> ApiError:

@@ -1,10 +1,12 @@
-"""Responses that are being answered by this server, so that they can be cancelled, and are not stored once deleted."""
+"""Responses that are being answered by this server, so that they can be cancelled, and read by others."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from kakeya_http_shim.live.lasting_answer import LastingAnswer
 from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.responses_api.responses_writer import cancelled
 
 
 class Running:
@@ -13,7 +15,7 @@ class Running:
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._storing: dict[str, asyncio.Task[Any]] = {}
-        self._forgotten: set[str] = set()
+        self._streams: dict[str, LastingAnswer] = {}
 
     async def run(self, response_id: str, answering: Coroutine[Any, Any, None]) -> None:
         """Has one answered. Raises as that does, and ApiError where it is cancelled by `cancel`."""
@@ -24,10 +26,21 @@ class Running:
         except asyncio.CancelledError:
             if response_id in self._tasks:
                 raise
-            raise ApiError(409, "the response was cancelled", code="cancelled") from None
+            raise cancelled() from None
         finally:
             self._tasks.pop(response_id, None)
-            self._forgotten.discard(response_id)
+
+    def tells(self, response_id: str, stream: LastingAnswer) -> None:
+        """One that is about to run is told there, until that is over."""
+        self._streams[response_id] = stream
+
+    def is_told(self, stream: LastingAnswer) -> None:
+        """All of it."""
+        self._streams = {each: there for each, there in self._streams.items() if there is not stream}
+
+    def stream(self, response_id: str) -> LastingAnswer | None:
+        """Where one that runs is told; None: it does not run here, or nowhere but to its client."""
+        return self._streams.get(response_id)
 
     def runs(self, response_id: str) -> bool:
         return response_id in self._tasks
@@ -46,14 +59,6 @@ class Running:
         """All is kept that was to be so far, if it can be."""
         if response_id in self._storing:
             await asyncio.wait({self._storing[response_id]})
-
-    def forget(self, response_id: str) -> None:
-        """Of one that runs nothing more is kept."""
-        if response_id in self._tasks:
-            self._forgotten.add(response_id)
-
-    def is_forgotten(self, response_id: str) -> bool:
-        return response_id in self._forgotten
 
     async def cancel(self, response_id: str) -> None:
         """Ends one; how it ended is kept then. Raises ApiError where it does not run here."""

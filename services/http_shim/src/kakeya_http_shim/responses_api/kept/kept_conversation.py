@@ -1,22 +1,22 @@
 """What is kept of a conversation: a log, to which each turn appends what is new of it.
 
-So its text is kept, and written down, once. A record of the log is its length (4 bytes, the highest first) and so
-many bytes as `packing` has them. The first one begins the conversation, and the others have more items. Where an item
-is deleted, or the metadata change, all becomes one record, and nothing of what was deleted is left.
+So its text is kept, and written down, once. The first record of the log begins the conversation, and the others have
+more items. Where an item is deleted, or the metadata change, all becomes one record, and nothing of what was deleted
+is left.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
-from kakeya_http_shim.responses_api.kept_response import ITEMS, Conversation
-from kakeya_http_shim.responses_api.packing import MAX_BYTES, Unreadable, packed, unpacked
+from kakeya_http_shim.responses_api.kept.kept_items import KeptItems
+from kakeya_http_shim.responses_api.kept.kept_response import Conversation
+from kakeya_http_shim.responses_api.kept.packing import Unpacking, Unreadable, log, packed, records
 
 _VERSION: Final = 1
-_LENGTH_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,14 @@ class KeptConversation:
 
     def packed(self) -> bytes:
         """All of it, as the one record of a log."""
-        return _record({"version": _VERSION, **dataclasses.asdict(self)})
+        return log([packed({"version": _VERSION, **dataclasses.asdict(self)})])
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
         """Of a log. Raises Unreadable."""
         try:
-            first, *later = _records(data)
+            unpacking = Unpacking()
+            first, *later = (unpacking.unpacked(record)[0] for record in records(data))
             if first["version"] != _VERSION:
                 raise Unreadable
             items = [*first["items"], *(item for told in later for item in told["items"])]
@@ -63,29 +64,12 @@ class KeptConversation:
         """
         try:
             told = self.items if up_to is None else self.items[: self.ids().index(up_to) + 1]
-            return Conversation(ITEMS.validate_python(told), told)
+            kept = KeptItems(told)
+            return Conversation(kept.stretches, kept)
         except (ValidationError, ValueError) as error:
             raise Unreadable from error
 
 
 def appended(items: Sequence[dict[str, Any]]) -> bytes:
     """A record that goes behind those of a log."""
-    return _record({"items": items})
-
-
-def _record(told: Any) -> bytes:
-    data = packed(told)
-    return len(data).to_bytes(_LENGTH_BYTES) + data
-
-
-def _records(log: bytes) -> Iterator[Any]:
-    """Raises Unreadable."""
-    place, num_left = 0, MAX_BYTES
-    while place < len(log):
-        if not num_left:
-            raise Unreadable
-        start = place + _LENGTH_BYTES
-        place = start + int.from_bytes(log[place:start])
-        told, num_bytes = unpacked(log[start:place], num_left)
-        num_left -= num_bytes
-        yield told
+    return log([packed({"items": items})])

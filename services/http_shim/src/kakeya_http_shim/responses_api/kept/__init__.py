@@ -1,0 +1,1 @@
+"""What is kept of responses and conversations, and how a stream is told of it."""

@@ -1,0 +1,193 @@
+"""The items of stored responses: packed once, in blocks, and remembered by these."""
+
+import itertools
+import secrets
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kakeya_http_shim.requests.messages import for_template
+from kakeya_http_shim.responses_api.as_chat import Stretch, chat_messages, items_of
+from kakeya_http_shim.responses_api.kept.kept_items import BLOCK_BYTES, KeptItems, stretch
+from kakeya_http_shim.responses_api.kept.kept_response import Conversation, KeptResponse
+from kakeya_http_shim.responses_api.kept.packing import Unpacking, Unreadable, log, packed, records
+from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
+from tests.unit.http_shim.responses_api.asking import RESPONSES, ask
+from tests.unit.http_shim.shim import Shim
+
+RESPONSE = f"resp_{'0' * 32}"
+_CALL = {"type": "function_call", "call_id": "abcdefghi", "name": "f", "arguments": "{}"}
+KINDS: dict[str, dict[str, Any]] = {
+    "user": {"type": "message", "role": "user", "content": "Hello"},
+    "system": {"type": "message", "role": "system", "content": "Be kind."},
+    "answer": {"type": "message", "role": "assistant", "content": "Yes."},
+    "thought": {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+    "call": _CALL,
+    "result": {"type": "function_call_output", "call_id": "abcdefghi", "output": "Sun"},
+}
+
+
+def item(kind: str, num_letters: int = 0) -> dict[str, Any]:
+    """One that no other test has."""
+    name = "output" if kind == "result" else "content"
+    text = {} if kind in ("call", "thought") else {name: f"{KINDS[kind][name]} {'x' * num_letters}"}
+    return {**KINDS[kind], **text, "id": f"msg_{secrets.token_hex(16)}"}
+
+
+def turns(number: int, num_letters: int = 1000) -> list[dict[str, Any]]:
+    return [item(kind, num_letters) for _ in range(number) for kind in ("user", "answer")]
+
+
+def as_kept(items: list[dict[str, Any]]) -> list[bytes]:
+    return [*KeptItems(items).packed]
+
+
+def test_they_are_unpacked_as_they_were_packed() -> None:
+    for number in (0, 1, 40):
+        items = turns(number)
+        kept = KeptItems.unpacked(as_kept(items), Unpacking())
+        assert ([*kept], len(kept), kept[:1]) == (items, len(items), items[:1])
+        assert [each.id for each in items_of(kept.stretches)] == [each["id"] for each in items]
+
+
+def test_what_is_packed_in_a_full_block_is_never_packed_again() -> None:
+    kept, before = KeptItems(), [b""]
+    items: list[dict[str, Any]] = []
+    for _ in range(60):
+        new = turns(1)
+        items += new
+        now = [*kept.followed_by(new).packed]
+        assert all(ours is theirs for ours, theirs in zip(now, before[:-1], strict=False)), (
+            "full blocks are as they were"
+        )
+        kept, before = KeptItems.unpacked(now, Unpacking()), now
+        assert [*kept.packed] == now
+    assert [*kept] == items
+    unpacking = Unpacking()
+    sizes = [len(unpacking.unpacked(each)[1]) for each in before]
+    assert len(sizes) > 3
+    assert all(BLOCK_BYTES <= size < BLOCK_BYTES + 4000 for size in sizes[:-1])
+
+
+def test_what_nothing_was_said_before_is_as_it_is() -> None:
+    kept = KeptItems.unpacked(as_kept(turns(40)), Unpacking())
+    said = Conversation(kept.stretches, kept)
+    assert Conversation().followed_by(said) is said
+    both = said.followed_by(said)
+    assert ([*both.kept], both.items) == ([*kept, *kept], [*said.items, *said.items])
+
+
+def test_a_block_that_is_remembered_is_not_unpacked_again() -> None:
+    blocks = as_kept(turns(60))
+    with pytest.raises(Unreadable):
+        KeptItems.unpacked(blocks, Unpacking(BLOCK_BYTES))
+    KeptItems.unpacked(blocks, Unpacking())
+    again = KeptItems.unpacked(blocks, Unpacking(BLOCK_BYTES))
+    assert len(again) == 120
+
+
+def test_what_is_unpacked_has_a_bound_for_all_of_it() -> None:
+    data = packed("Hello")
+    for num_more in (-1, 0, 6):
+        unpacking = Unpacking(2 * len('"Hello"') + num_more)
+        assert unpacking.unpacked(data) == ("Hello", b'"Hello"')
+        if num_more >= 0:
+            unpacking.unpacked(data)
+        with pytest.raises(Unreadable):
+            unpacking.unpacked(data)
+
+
+def test_what_is_remembered_takes_no_more_than_is_counted() -> None:
+    """Also where a client sends what takes many times its letters."""
+    many: list[list[Any]] = [[], [[] for _ in range(20_000)], [{"a": 1000} for _ in range(20_000)]]
+    for more in many:
+        items = [{**item("call"), "parsed_arguments": more}, *turns(20)]
+        full, _ = as_kept(items)[:2]
+        tracemalloc.start()
+        try:
+            block = KeptItems.unpacked([full, packed([])], Unpacking())._blocks[0]
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert 20_000 < taken <= len(block) < 1 << 26
+
+
+def _kinds() -> Iterator[tuple[str, ...]]:
+    for length in range(1, 4):
+        yield from itertools.product(KINDS, repeat=length)
+
+
+def test_messages_are_the_same_however_items_are_cut() -> None:
+    """An answer's thought, text and calls are one message, whichever blocks they are in."""
+    given = ResponsesRequest.model_validate({"model": "m", "input": [KINDS["user"]]})
+    for kinds in _kinds():
+        items = items_of([stretch([KINDS[kind] for kind in kinds])])
+        whole = [for_template(each) for each in chat_messages(given, [Stretch.of(items)])]
+        for places in itertools.product((False, True), repeat=len(items) - 1):
+            ends = [0, *(place for place, cuts in enumerate(places, start=1) if cuts), len(items)]
+            pairs = [(Stretch.of(items[begin:end]), Stretch.of([])) for begin, end in itertools.pairwise(ends)]
+            cut = [each for pair in pairs for each in pair]
+            assert [for_template(each) for each in chat_messages(given, cut)] == whole
+
+
+def test_no_block_ends_within_an_answer() -> None:
+    items = [item(kind, 1000) for _ in range(30) for kind in ("user", "thought", "answer", "call", "result", "answer")]
+    kept = KeptItems.unpacked(as_kept(items), Unpacking())
+    begun = [each.items[0] for each in kept.stretches[:-1]]
+    assert len(begun) > 3
+    assert {each.type for each in begun} <= {"message", "function_call_output"}
+    assert {getattr(each, "role", "user") for each in begun} == {"user"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no",
+        log([packed({"version": 3, "response": {}})]),
+        log([packed({"version": 2, "response": {}}), packed([])]),
+        log([packed([]), packed([])]),
+        log([packed({"version": 3, "response": {}}), b"no"]),
+        log([packed({"version": 3, "response": {}}), packed([])])[:-1],
+        log([packed({"version": 3, "response": {}}), packed(1)]),
+        log([packed({"version": 3, "response": {}}), packed([1])]),
+        log([packed({"version": 3, "response": {}}), packed([{"type": "nonsense"}]), packed([])]),
+        log([packed({"version": 3, "response": {}}), packed([{**KINDS["user"], "id": "x" * (64 << 20)}])]),
+    ],
+)
+async def test_what_another_one_has_stored_is_none(shim: Shim, data: bytes) -> None:
+    shim.runtime.objects[RESPONSE] = data
+    found = await shim.http.get(f"{RESPONSES}/{RESPONSE}")
+    assert (found.status_code, found.json()["error"]["code"]) == (404, "response_not_found")
+    with pytest.raises(Unreadable):
+        KeptResponse.unpacked(data)
+
+
+async def test_a_long_conversation_is_there_until_it_is_deleted(shim: Shim) -> None:
+    """Whatever this server remembers of it, and whichever of its responses are gone."""
+    said = turns(60)
+    shim.will_say("Yes.")
+    begun = await ask(shim, input=said)
+    assert begun.status_code == 200, begun.text
+    first = begun.json()["id"]
+    ids = [first]
+    for number in range(3):
+        shim.will_say("Yes.")
+        response = await ask(shim, input=f"And {number}?", previous_response_id=ids[-1])
+        assert response.status_code == 200, response.text
+        ids.append(response.json()["id"])
+    blocks = [[*records(shim.runtime.objects[each])][1:-1] for each in ids]
+    assert len(blocks[0]) > 2
+    assert all(each[: len(blocks[0])] == blocks[0] for each in blocks), "packed once, for all of them"
+    for gone in ids[:-1]:
+        assert (await shim.http.delete(f"{RESPONSES}/{gone}")).status_code == 200
+        refused = (await ask(shim, previous_response_id=gone)).json()["error"]
+        assert refused["code"] == "previous_response_not_found"
+    shim.will_say("Yes.")
+    last = await ask(shim, input="Still there?", previous_response_id=ids[-1])
+    assert last.status_code == 200, last.text
+    kept = KeptResponse.unpacked(shim.runtime.objects[last.json()["id"]])
+    assert len(kept.items) == len(said) + 2 * 3 + 1 + 1
+    assert [each["id"] for each in kept.items[: len(said)]] == [each["id"] for each in said]
