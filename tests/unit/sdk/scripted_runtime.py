@@ -83,6 +83,8 @@ class ScriptedSession:
     eos_token_ids: tuple[int, ...] = ()
     is_ephemeral: bool = False
     running: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)  # of these, those that another call goes on with
+    num_taken: int = 0
     last_append: tuple[int, list[int]] = (0, [])
     last_request: str = ""  # op_id that the latest Generate was asked for with
     last_generate: tuple[str, int] = ("", 0)  # the one that it was told, and the history length at its start
@@ -128,6 +130,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         is_old: neither appends nor descriptions of a session say what is retained.
         token_seconds: how long each token of an answer takes.
         stop_seconds: how long a cancelled operation stays in the way.
+        idle_seconds: what it says of every session.
     """
 
     def __init__(
@@ -152,6 +155,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.on_hold: Callable[[], None] = lambda: None
         self.token_seconds = 0.0
         self.stop_seconds = 0.0
+        self.idle_seconds = 0.5
         self.breaks_off = False
         self.answers: deque[list[int]] = deque()
         self.unusual_responses: list[pb.GenerateResponse] = []
@@ -322,8 +326,11 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         op_id, start = session.last_generate
         if request.expected_history_length != start:
             fails("HISTORY_LENGTH_MISMATCH")(context)
+        session.taken |= session.running
+        session.num_taken += len(session.running)
         while session.running:
             time.sleep(0.001)
+        session.taken.clear()
         seen = list(request.resume_token_ids)
         produced = session.history[start:]
         assert produced[: len(seen)] == seen[: len(produced)]
@@ -377,7 +384,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             session.last_generate = name, len(session.history) + len(token_ids)
         op_id, start = session.last_generate
         context.send_initial_metadata((("kakeya-op-id", op_id),))
-        has_appended = False
+        has_appended, num_taken = False, session.num_taken
         try:
             if self.has_unusual_events:
                 yield pb.TurnResponse()
@@ -404,7 +411,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             for response in responses:
                 yield pb.TurnResponse(generated=response)
         finally:
-            if (is_new and not has_appended) or session.is_ephemeral:
+            if (is_new and not has_appended) or (session.is_ephemeral and session.num_taken == num_taken):
                 self.sessions.pop(opened.session_id, None)
 
     def _turns_session(
@@ -476,7 +483,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             kv_live_bytes=session.kv_live_bytes,
             cache_invariant_inv1_violations=1,
             cache_invariant_inv2_violations=2,
-            idle_seconds=0.5,
+            idle_seconds=self.idle_seconds,
             state=pb.SESSION_STATE_OPEN,
             reserved_bytes=32_768,
             retained=[] if self.is_old else session.retained,
@@ -591,7 +598,10 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         while num_tokens < request.max_tokens and stop_reason == pb.STOP_REASON_MAX_TOKENS:
             if num_tokens == hold_after:
                 self.on_hold()
-                gone.wait()
+                while not (gone.wait(0.01) or op_id in session.taken):
+                    pass
+            if op_id in session.taken:
+                fails("OPERATION_STOPPED")(context)
             if gone.wait(self.token_seconds):
                 return
             session.history.append(answer.popleft() if answer else (session.history[-1] + 1) % VOCAB_SIZE)

@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -12,14 +11,6 @@ import pytest
 import kakeya
 from kakeya import Client
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, stalls
-
-
-@pytest.fixture(autouse=True)
-def interruptible() -> Iterator[None]:
-    """Ctrl-C has its meaning even if this process was started in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def interrupt() -> None:

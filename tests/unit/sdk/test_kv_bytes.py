@@ -15,6 +15,7 @@ def test_bytes_of_a_token() -> None:
     assert kv_bytes_per_token(QWEN, "bfloat16") == 114_688
     assert kv_bytes_per_token(QWEN, "float16") == 114_688
     assert kv_bytes_per_token(QWEN, "float32") == 2 * 114_688
+    assert kv_bytes_per_token(QWEN, "int8") == 114_688 * 130 / 256  # with a scale of two bytes for each 128
 
 
 @pytest.mark.parametrize("absent", [{}, {"head_dim": None, "num_key_value_heads": None}])

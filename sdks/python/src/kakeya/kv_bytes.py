@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+_SCALE_BYTES = {"int8": 2}  # of each token and head
 # What these families have where a config.json leaves it out, as transformers has it; others have as many KV heads as
 # heads, and heads that share the hidden size among them. So has a null.
 _LEFT_OUT = {
@@ -55,7 +56,8 @@ def kv_bytes_per_token(config: Mapping[str, Any], dtype: str) -> int:
     num_heads = _size(config, "num_attention_heads")
     num_kv_heads = _size(config, "num_key_value_heads") if config.get("num_key_value_heads") else num_heads
     head_dim = _size(config, "head_dim") if config.get("head_dim") else _size(config, "hidden_size") // num_heads
-    return _size(config, "num_hidden_layers") * num_kv_heads * head_dim * ITEM_BYTES[dtype] * 2  # K and V
+    head_bytes = head_dim * ITEM_BYTES[dtype] + _SCALE_BYTES.get(dtype, 0)
+    return _size(config, "num_hidden_layers") * num_kv_heads * head_bytes * 2  # K and V
 
 
 def kv_live_bytes(history_length: int, *, sink: int, window: int, bytes_per_token: int) -> int:

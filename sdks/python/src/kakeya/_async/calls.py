@@ -1,10 +1,12 @@
-"""Calls of the runtime's contract: each attempt has a span and a typed error, and may be repeated."""
+"""Calls of the runtime's contract: each attempt has a span and a typed error, and may be repeated; and loops that end
+one with them.
+"""
 
 import copy
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -17,6 +19,9 @@ from kakeya._transport._retry import Deadline, Retry
 from kakeya.errors import KakeyaError
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2
+
+if TYPE_CHECKING:
+    from kakeya._async.generation import AsyncGeneration
 
 T = TypeVar("T")
 
@@ -180,6 +185,25 @@ class AsyncStreamCall:
         """Tells the server to stop; nothing happens if the stream is at its end."""
         self._stream.cancel()
         self.span.end(error)
+
+
+class AsyncTokens:
+    """An iteration over a generation; dropping it, as `break` does, cancels the generation's call."""
+
+    def __init__(self, generation: "AsyncGeneration") -> None:
+        self._generation = generation
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> int:
+        token_id = await self._generation.next_token()
+        if token_id is None:
+            raise StopAsyncIteration
+        return token_id
+
+    def __del__(self) -> None:
+        self._generation.cancel()
 
 
 async def repeat(attempt: Callable[[], Eventual[T]], retry: Retry) -> T:

@@ -3,14 +3,19 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
+from google.protobuf.message import DecodeError
+
 from kakeya._async.calls import AsyncCalls
 from kakeya._async.generation import AsyncGeneration
 from kakeya._async.opening import AsyncOpening, AsyncOpeningTurn
 from kakeya._async.options import SamplingOptions, TurnOptions
 from kakeya._async.place import AsyncPlaceTurn
 from kakeya._async.search import AsyncSearchTurn
+from kakeya._async.session import AsyncSession
 from kakeya._async.turn import AsyncTurn
 from kakeya._transport._requests import TokenIds, check_names, generate_request, tag_list, token_list
+from kakeya.errors import InvalidRequest
+from kakeya_stubs.v1 import runtime_pb2
 
 
 class AsyncTurns:
@@ -121,6 +126,29 @@ class AsyncTurns:
             timeout_seconds=open_timeout_seconds,
         )
         return self._generation(turn, max_tokens, timeout_seconds, start_tags, sampling)
+
+    def go_on(self, resumption: bytes, answer_start: int, *, timeout_seconds: float | None = None) -> AsyncGeneration:
+        """A generation that another process has begun, from its first token on; that one hears no more of it.
+
+        What was generated stands; the rest follows. It may have come to its end. Only the session's latest operation
+        can be gone on with, and only while the runtime has all of its tokens.
+
+        Args:
+            resumption: `AsyncGeneration.resumption` there.
+            answer_start: the history length at which it began.
+
+        Raises:
+            InvalidRequest: it is none. The first answer raises HistoryLengthMismatch where another operation has come
+                since, SessionNotFound where the session has ended, OperationStopped where tokens are missing.
+        """
+        try:
+            request = runtime_pb2.GenerateRequest.FromString(resumption)
+        except DecodeError as error:
+            raise InvalidRequest("this is no generation that can be gone on with") from error
+        request.ClearField("resume_token_ids")
+        session = AsyncSession(self._calls, request.session_id)
+        session._history.length = answer_start
+        return AsyncGeneration(self._calls, session._history, request, session=session, timeout_seconds=timeout_seconds)
 
     def _opening(self, ephemeral: bool, timeout_seconds: float | None, options: Mapping[str, Any]) -> AsyncOpening:
         return AsyncOpening(

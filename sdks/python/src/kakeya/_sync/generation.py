@@ -2,7 +2,7 @@
 """One Generate, alone or at the end of a turn, and the tokens it yields."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc
 
 from kakeya._spans._tracing import Span
-from kakeya._sync.calls import Calls, StreamCall, repeat
+from kakeya._sync.calls import Calls, StreamCall, Tokens, repeat
 from kakeya._sync.history import History
 from kakeya._sync.turn import Turn, is_unknown
-from kakeya._transport._blocking_transport import sleep
+from kakeya._transport._blocking_transport import Eventual, sleep
 from kakeya._transport._requests import fill
 from kakeya._transport._retry import Deadline, Retry
 from kakeya.errors import Cancelled, FoundElsewhere, KakeyaError, OperationStopped, RpcFailed, Unavailable
@@ -43,6 +43,8 @@ class Generation:
         truncated: what the model could not see any more at the start; None if it saw all.
         details: one for each token so far, where `logprobs` asked for them; the last is of the last token.
         done: the result; None before the end, and for ever if the call failed or was cancelled.
+        before_going_on: is awaited before it goes on where its stream has broken off; what it raises ends it instead.
+            For one that another process may go on with, so that the two do not take it from each other.
     """
 
     def __init__(
@@ -62,9 +64,11 @@ class Generation:
         self.truncated: Truncation | None = None
         self.details: list[TokenDetail] = []
         self.done: GenerateResult | None = None
+        self.before_going_on: Callable[[], Eventual[None]] | None = None
         self._calls = calls
         self._history = history
-        self._request = fill(request, op_id=secrets.token_hex(8))  # a caller that repeats it goes on with it
+        # A caller that repeats it goes on with it.
+        self._request = fill(request, op_id=request.op_id or secrets.token_hex(8))
         self._timeout_seconds = timeout_seconds
         self._turn = turn
         self._turn_span: Span | None = None  # of a turn that takes several calls
@@ -84,8 +88,16 @@ class Generation:
     ) -> None:
         self.cancel()
 
-    def __iter__(self) -> "Tokens":
+    def __iter__(self) -> Tokens:
         return Tokens(self)
+
+    @property
+    def resumption(self) -> bytes:
+        """What `AsyncClient.go_on` takes, in whichever process: the operation, and how it chooses tokens.
+
+        b"" until the session is there.
+        """
+        return self._request.SerializeToString() if self._request.session_id else b""
 
     def begin(self) -> None:
         """Sends it, and returns when the `session` of a turn is there, of which all parts have been checked then.
@@ -231,6 +243,8 @@ class Generation:
 
     def _resume(self) -> runtime_pb2.GenerateResponse:
         """Goes on with the operation after the tokens that have arrived, if any may have; the first response since."""
+        if self.before_going_on is not None:
+            self.before_going_on()
         self._request.resume_token_ids[:] = self._token_ids
         call = self._open(None)
         return self._take(call)
@@ -279,22 +293,3 @@ class Generation:
     def _end_turn(self, error: BaseException | None) -> None:
         if self._turn_span is not None:
             self._turn_span.end(error)
-
-
-class Tokens:
-    """An iteration over a generation; dropping it, as `break` does, cancels the call."""
-
-    def __init__(self, generation: Generation) -> None:
-        self._generation = generation
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> int:
-        token_id = self._generation.next_token()
-        if token_id is None:
-            raise StopIteration
-        return token_id
-
-    def __del__(self) -> None:
-        self._generation.cancel()

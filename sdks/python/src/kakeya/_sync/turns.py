@@ -4,14 +4,19 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
+from google.protobuf.message import DecodeError
+
 from kakeya._sync.calls import Calls
 from kakeya._sync.generation import Generation
 from kakeya._sync.opening import Opening, OpeningTurn
 from kakeya._sync.options import SamplingOptions, TurnOptions
 from kakeya._sync.place import PlaceTurn
 from kakeya._sync.search import SearchTurn
+from kakeya._sync.session import Session
 from kakeya._sync.turn import Turn
 from kakeya._transport._requests import TokenIds, check_names, generate_request, tag_list, token_list
+from kakeya.errors import InvalidRequest
+from kakeya_stubs.v1 import runtime_pb2
 
 
 class Turns:
@@ -122,6 +127,29 @@ class Turns:
             timeout_seconds=open_timeout_seconds,
         )
         return self._generation(turn, max_tokens, timeout_seconds, start_tags, sampling)
+
+    def go_on(self, resumption: bytes, answer_start: int, *, timeout_seconds: float | None = None) -> Generation:
+        """A generation that another process has begun, from its first token on; that one hears no more of it.
+
+        What was generated stands; the rest follows. It may have come to its end. Only the session's latest operation
+        can be gone on with, and only while the runtime has all of its tokens.
+
+        Args:
+            resumption: `AsyncGeneration.resumption` there.
+            answer_start: the history length at which it began.
+
+        Raises:
+            InvalidRequest: it is none. The first answer raises HistoryLengthMismatch where another operation has come
+                since, SessionNotFound where the session has ended, OperationStopped where tokens are missing.
+        """
+        try:
+            request = runtime_pb2.GenerateRequest.FromString(resumption)
+        except DecodeError as error:
+            raise InvalidRequest("this is no generation that can be gone on with") from error
+        request.ClearField("resume_token_ids")
+        session = Session(self._calls, request.session_id)
+        session._history.length = answer_start
+        return Generation(self._calls, session._history, request, session=session, timeout_seconds=timeout_seconds)
 
     def _opening(self, ephemeral: bool, timeout_seconds: float | None, options: Mapping[str, Any]) -> Opening:
         return Opening(
