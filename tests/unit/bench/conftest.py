@@ -66,7 +66,7 @@ def flags(runtime: ScriptedRuntime, tmp_path: Path) -> list[str]:
 @pytest.fixture
 def room(request: pytest.FixtureRequest) -> str:
     """Of the bench that is tested, e.g. `load`."""
-    return request.path.parent.name
+    return request.path.relative_to(Path(__file__).parent).parts[0]
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ CASES = {
     ),
     "KakeyaJournalLags": Case(histogram("kakeya_router_journal_lag_seconds", "0.25", "2.5"), "25m", ("9m", "60m")),
     "KakeyaHeartbeatsLate": Case(
-        {'kakeya_router_worker_heartbeat_age_seconds{pool="p",worker="w"}': "0.5x20 4x20 0.5x20"}, "7m", ("5m", "12m")
+        {'kakeya_router_worker_heartbeat_age_seconds{pool="p",worker="w"}': "4x20 13x20 4x20"}, "7m", ("5m", "12m")
     ),
     "KakeyaInternalErrors": Case(
         {'kakeya_router_calls_total{method="m",reason="INTERNAL"}': counter(quiet=20, rising=20, after=80)},

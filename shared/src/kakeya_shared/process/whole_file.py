@@ -16,13 +16,23 @@ _ABANDONED_SECONDS = 3600.0
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path`, which takes its place once it is written and synced; makes the directory.
+    """As `replacing_unswept`; what a process that was killed has left behind is swept after an hour.
 
-    What a process that was killed has left behind is swept after an hour. Raises OSError.
+    It reads the names of all files of the directory.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
         _sweep(left, path.name)
+    with replacing_unswept(path) as temporary:
+        yield temporary
+
+
+@contextmanager
+def replacing_unswept(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path`, which takes its place once it is written and synced; makes the directory.
+
+    Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         yield temporary

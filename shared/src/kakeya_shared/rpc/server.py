@@ -1,5 +1,6 @@
 """A gRPC server of Kakeya: our services behind the boundary, health checking v1 and reflection."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -72,6 +73,7 @@ class RpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc_server)
         reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc_server)
         self.address = ""
+        self._leaving: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Starts to listen, NOT_SERVING at first. Raises BindError: the address is taken, or the TLS files are bad."""
@@ -91,6 +93,16 @@ class RpcServer:
     ) -> None:
         await self._health.enter_graceful_shutdown()
         await self.grpc_server.stop(self._grace_seconds)
+        if self._leaving is not None:
+            await self._leaving
+
+    def turn_away(self, grace_seconds: float) -> None:
+        """Has clients make their next calls elsewhere: no connection is accepted, and those that there are take no new
+        call. Calls that run go on, at most for so long.
+
+        A refusal of each call would not do. A client keeps the connection that it has, to this server.
+        """
+        self._leaving = asyncio.ensure_future(self.grpc_server.stop(grace_seconds))
 
     async def set_serving(self, serving: bool) -> None:
         """Sets the health of the server as a whole and of each service."""

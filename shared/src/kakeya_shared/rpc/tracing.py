@@ -24,7 +24,13 @@ BESIDE_REQUESTS = frozenset(
 """Calls that have no span: heartbeats, once a second from every worker, are part of no request; acknowledgements come
 every few tokens."""
 
-_STANDING = frozenset({"/kakeya.worker.v1.RegistryService/Tunnel", "/kakeya.admin.v1.AdminService/Watch"})
+_STANDING = frozenset(
+    {
+        "/kakeya.worker.v1.RegistryService/Tunnel",
+        "/kakeya.worker.v1.VerifierService/StreamTokens",
+        "/kakeya.admin.v1.AdminService/Watch",
+    }
+)
 """Calls that stand as long as a process or a viewer: no trace waits for their end. What comes of one is in the log."""
 
 _tracer = trace.get_tracer("kakeya")

@@ -15,11 +15,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
-from pydantic_settings import BaseSettings, CliSettingsSource
+from pydantic_settings import BaseSettings, CliPositionalArg, CliSettingsSource
 
 _UNITS = {"seconds": "SECONDS", "bytes": "BYTES", "tokens": "TOKENS", "file": "FILE", "directory": "DIR"}
 _TYPES: Mapping[type, str] = {int: "N", float: "NUMBER", Path: "PATH", SecretStr: "SECRET"}
 _OTHERS = "other options"
+_POSITIONAL = get_args(CliPositionalArg[str])[1]
 
 
 def source(settings: type[BaseSettings]) -> CliSettingsSource[ArgumentParser]:
@@ -31,13 +32,13 @@ def source(settings: type[BaseSettings]) -> CliSettingsSource[ArgumentParser]:
         epilog="\n  ".join(["examples:", *examples]) if examples else None,
         formatter_class=_Formatter,
         allow_abbrev=False,
-        usage="%(prog)s [OPTIONS]",
+        usage=" ".join(["%(prog)s [OPTIONS]", *map(metavar, filter(is_positional, settings.model_fields.values()))]),
     )
     headings = _headings(settings)
     groups = {heading: parser.add_argument_group(heading) for heading in dict.fromkeys(headings.values())}
 
     def add_argument(context: Any, *flags: str, **options: Any) -> Action:
-        name = options["dest"]
+        name = options.get("dest", flags[0])  # one that is typed without a flag has no other name
         field = settings.model_fields[name]
         if "metavar" in options:
             options["metavar"] = metavar(field)
@@ -47,6 +48,11 @@ def source(settings: type[BaseSettings]) -> CliSettingsSource[ArgumentParser]:
         return action
 
     return CliSettingsSource(settings, root_parser=parser, add_argument_method=add_argument)
+
+
+def is_positional(field: FieldInfo) -> bool:
+    """Whether it is typed without a flag, as `CliPositionalArg` marks it."""
+    return _POSITIONAL in field.metadata
 
 
 def metavar(field: FieldInfo) -> str:

@@ -5,7 +5,7 @@ import pytest
 
 from tests import word_tokenizer
 from tests.unit.bench.compare.comparing import SHORT
-from tests.unit.bench.compare.scripted_rival import ScriptedRival, says_chat, scripted_rival
+from tests.unit.bench.compare.scripted_rival import ScriptedRival, says_chat, says_response, scripted_rival
 from tests.unit.sdk.scripted_runtime import VOCAB_SIZE
 
 
@@ -25,6 +25,13 @@ def other() -> Iterator[ScriptedRival]:
 def chatting(rival: ScriptedRival) -> ScriptedRival:
     """A server that answers chats from live sessions."""
     rival.usual = says_chat
+    return rival
+
+
+@pytest.fixture
+def responding(rival: ScriptedRival) -> ScriptedRival:
+    """Likewise, of responses that it stores."""
+    rival.usual = says_response
     return rival
 
 

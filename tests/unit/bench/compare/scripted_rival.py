@@ -1,6 +1,6 @@
-"""A server of completions and chats for tests: real sockets, with faults on request.
+"""A server of completions, chats and responses for tests: real sockets, with faults on request.
 
-Its model counts as that of the scripted runtime does: the next token is the last one plus one. In chats, each word is a
+Its model counts as that of the scripted runtime does: the next token is the last one plus one. In texts, each word is a
 token.
 """
 
@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -103,28 +104,80 @@ def num_tokens(messages: Sequence[Mapping[str, str]]) -> int:
     return sum(len(message["content"].split()) + NUM_AROUND for message in messages) + 2
 
 
+@dataclass(frozen=True)
+class _Live:
+    """What a live session says of a request, that has all that was said before."""
+
+    header: str
+    num_prompt_tokens: int
+    num_cached_tokens: int
+    words: list[str]
+
+    @classmethod
+    def of(cls, messages: Sequence[Mapping[str, str]], num_words: int, said: str, more: int) -> "_Live":
+        total, new = num_tokens(messages), num_tokens(messages[-1:])
+        if len(messages) > 1:
+            new += 1  # the end of the answer before
+        usual = ("continued", "next-turn") if len(messages) > 1 else ("new", "first-turn")
+        state, why = said.split() if said else usual
+        cached = total - new - more
+        header = f"{state}; id=m.1; appended={new + more}; reused={cached}; why={why}"
+        return cls(header, total, cached, [f"<{len(messages)}> "] * num_words)
+
+
 def says_chat(exchange: Exchange, *, said: str = "", more: int = 0) -> None:
-    """As a live session does, that has all that was said before.
+    """As a live session does.
 
     Args:
         said: of the session, in place of what is so.
         more: tokens that are appended beside the new ones.
     """
-    messages, length = exchange.body["messages"], exchange.body["max_tokens"]
-    total, new = num_tokens(messages), num_tokens(messages[-1:])
-    if len(messages) > 1:
-        new += 1  # the end of the answer before
-    state, why = said.split() if said else ("continued", "next-turn") if len(messages) > 1 else ("new", "first-turn")
-    header = f"{state}; id=m.1; appended={new + more}; reused={total - new - more}; why={why}"
+    length = exchange.body["max_tokens"]
+    live = _Live.of(exchange.body["messages"], length, said, more)
     usage = {
-        "prompt_tokens": total,
+        "prompt_tokens": live.num_prompt_tokens,
         "completion_tokens": length,
-        "total_tokens": total + length,
-        "prompt_tokens_details": {"cached_tokens": total - new - more},
+        "total_tokens": live.num_prompt_tokens + length,
+        "prompt_tokens_details": {"cached_tokens": live.num_cached_tokens},
     }
-    words = [delta(f"<{len(messages)}> ") for _ in range(length)]
     end = {"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": usage}
-    exchange.answer(delta(""), *words, delta(None, "length"), event(end), DONE, kakeya_session=header)
+    words = map(delta, live.words)
+    exchange.answer(delta(""), *words, delta(None, "length"), event(end), DONE, kakeya_session=live.header)
+
+
+def told(kind: str, **fields: Any) -> bytes:
+    """An event of a response."""
+    return f"event: {kind}\n".encode() + event({"type": kind, "sequence_number": 0, **fields})
+
+
+def text_delta(text: str) -> bytes:
+    """One that brings text."""
+    place = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
+    return told("response.output_text.delta", delta=text, logprobs=[], **place)
+
+
+def says_response(exchange: Exchange, *, said: str = "", more: int = 0) -> None:
+    """As a live session does, behind the response that is named.
+
+    Args:
+        said, more: as of `says_chat`.
+    """
+    stored, body = exchange.server.stored, exchange.body
+    messages = [*stored[body.get("previous_response_id")], *body["input"]]
+    live = _Live.of(messages, body["max_output_tokens"], said, more)
+    response_id = f"resp_{len(stored)}"
+    response = {"id": response_id, "object": "response", "output": []}
+    stored[response_id] = [*messages, {"role": "assistant", "content": "".join(live.words)}]
+    usage = {
+        "input_tokens": live.num_prompt_tokens,
+        "input_tokens_details": {"cached_tokens": live.num_cached_tokens},
+        "output_tokens": len(live.words),
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": live.num_prompt_tokens + len(live.words),
+    }
+    begins = told("response.created", response={**response, "status": "in_progress"})
+    ends = told("response.incomplete", response={**response, "status": "incomplete", "usage": usage})
+    exchange.answer(begins, *map(text_delta, live.words), ends, DONE, kakeya_session=live.header)
 
 
 def refuses(status: int, body: bytes) -> Answering:
@@ -138,6 +191,7 @@ class ScriptedRival(ThreadingHTTPServer):
         bodies, requests: what came, in order: documents; paths and headers.
         answering: what becomes of the next requests.
         usual: what becomes of the others.
+        stored: what was said up to the end of a response, by its id; nothing without one.
         on_request: called before each is answered.
         accepted_at: when the last connection was there, before anything was said over it, by time.perf_counter.
         has_seen_it_go: of each answer that stalled, whether its client has left.
@@ -153,6 +207,7 @@ class ScriptedRival(ThreadingHTTPServer):
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.answering: deque[Answering] = deque()
         self.usual: Answering = says_ids
+        self.stored: dict[str | None, list[dict[str, str]]] = {None: []}
         self.on_request: Callable[[], None] = lambda: None
         self.accepted_at = 0.0
         self.has_seen_it_go: list[bool] = []

@@ -197,14 +197,17 @@ def test_the_summary_says_what_the_page_says_first() -> None:
     ]
 
 
-def test_what_is_said_of_a_chat() -> None:
-    made = report(flags=("--rival=b=http://h/v1,api=chat,model=m,tokenizer=t", "--goes-on=b"))
+@pytest.mark.parametrize(
+    ("api", "what"), [("chat", "all messages"), ("responses", "its new message behind the response before")]
+)
+def test_what_is_said_of_texts(api: str, what: str) -> None:
+    made = report(flags=(f"--rival=b=http://h/v1,api={api},model=m,tokenizer=t", "--goes-on=b"))
     for index in (1, 2, 3):
         told = {"num_new_tokens": 100, "num_appended_tokens": 101, "session_why": "w", "client_seconds": 0.25}
         made.turns.append(played(index, 0.5, "b", session_state="continued" if index > 1 else "new", **told))
     files, (_, sections) = page.files(made.document()), page.summary(made.document())
     notes = [each for each in sections[0].blocks if isinstance(each, str)]
     went_on = "2 of 3 turns went on in its session, and 303 tokens were appended for 300 new ones"
-    assert f"b: sends all messages each turn; {went_on}." in notes
+    assert f"b: sends {what} each turn; {went_on}." in notes
     assert any("its client made that in 250.00 ms before" in note for note in notes)
     assert b"b appended" in files["compare.html"]

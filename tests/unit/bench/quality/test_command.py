@@ -215,6 +215,15 @@ def test_what_cannot_be_measured_is_said_in_a_line(
     assert says in err
 
 
+def test_the_type_of_the_kv_is_that_of_exact_modes(bench: Bench) -> None:
+    flags = SMALL.replace("float32", "int8,float32")
+    _, document = bench(f"{flags} --samples 1 --sinks 4 --kv-dtype int8")
+    assert {mode: facts["kv_dtype"] for mode, facts in document["model"]["modes"].items()} == {
+        "int8": "int8",
+        "float32": "float32",
+    }
+
+
 def test_what_was_found_is_said_where_it_cannot_be_written(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

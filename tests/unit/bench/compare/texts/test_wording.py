@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
-from kakeya_bench.compare.wording import Wording, answered, said
+from kakeya_bench.compare.texts.wording import Wording, answered, said
 from tests import word_tokenizer
 from tests.unit.sdk import families
 from tests.unit.sdk.scripted_runtime import VOCAB_SIZE

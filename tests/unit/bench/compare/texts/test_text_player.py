@@ -1,4 +1,4 @@
-"""Runs with a client of chats beside the scripted runtime: what it sends again, what is counted, what is claimed."""
+"""Runs with a client of texts beside the scripted runtime: what it sends, what is counted, what is claimed."""
 
 import os
 from functools import partial
@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
-from kakeya_bench.compare import chat_player, processes
+from kakeya_bench.compare import processes
+from kakeya_bench.compare.texts import text_player
 from kakeya_bench.compare.turns import LongChat
 from tests.unit.bench.compare.comparing import column, figures_of
-from tests.unit.bench.compare.scripted_rival import Exchange, ScriptedRival, num_tokens, refuses, says_chat
+from tests.unit.bench.compare.scripted_rival import (
+    Exchange,
+    ScriptedRival,
+    num_tokens,
+    refuses,
+    says_chat,
+    says_response,
+)
 from tests.unit.bench.conversation.playing import Outcome, Play, appended
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 
@@ -22,7 +30,7 @@ NEW = ("--new-tokens", "12")
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_player, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(text_player, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -35,8 +43,23 @@ def chat(play: Play, chatting: ScriptedRival, words: Path) -> Play:
     return played
 
 
+@pytest.fixture
+def chain(play: Play, responding: ScriptedRival, words: Path) -> Play:
+    """Likewise with one of responses."""
+
+    def played(*flags: str, options: str = "") -> Outcome:
+        return play(*NEW, f"--rival=a={responding.url},api=responses,model=counter,tokenizer={words}{options}", *flags)
+
+    return played
+
+
 def texts(body: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(message["role"], message["content"]) for message in body["messages"]]
+    return [(message["role"], message["content"]) for message in body.get("messages") or body["input"]]
+
+
+def outcomes(outcome: Outcome) -> dict[str, str]:
+    """Of the claims."""
+    return {name: claim["outcome"] for name, claim in outcome.document["claims"].items()}
 
 
 def test_all_is_sent_again_and_answers_as_they_came(
@@ -84,8 +107,7 @@ def test_a_turn_that_fails(chat: Play, chatting: ScriptedRival) -> None:
     messages = texts(chatting.bodies[3])
     assert [role for role, _ in messages] == ["user", "assistant"] * 3 + ["user"]
     assert all(len(text.split()) == 2 for role, text in messages if role == "assistant"), "something stands for them"
-    claims = {name: claim["outcome"] for name, claim in outcome.document["claims"].items()}
-    assert claims == {"a first token": "undecided", "a appended": "failed", "a continued": "failed"}
+    assert outcomes(outcome) == {"a first token": "undecided", "a appended": "failed", "a continued": "failed"}
 
 
 def test_other_servers_and_other_answers(chat: Play, chatting: ScriptedRival) -> None:
@@ -111,7 +133,7 @@ def test_a_long_chat(chat: Play, chatting: ScriptedRival) -> None:
     assert [len(body["messages"]) for body in long] == [7, *range(9, 31, 2)], "it is opened by a shorter one"
     found = figures_of(outcome.document, "a")["long_chat"]
     assert (found["num_messages"], found["error"]) == (9, None)
-    assert len(found["cpu_seconds"]) == 11 == chat_player.NUM_LONG_REQUESTS
+    assert len(found["cpu_seconds"]) == 11 == text_player.NUM_LONG_REQUESTS
     assert min(found["cpu_seconds"]) > 0.0
     assert found["session_states"] == ["continued"] * 11
     assert outcome.document["claims"]["a cpu"]["outcome"] == "passed"
@@ -149,11 +171,70 @@ def test_a_server_that_says_nothing_of_sessions(
     monkeypatch.setattr(Exchange, "answer", without_header)
     outcome = chat("--turns", "2", *CLAIMS, "--cpu-at-most=a=60000", options=",messages=3")
     assert column(outcome, "a", "session_state") == [None, None]
-    claims = {name: claim["outcome"] for name, claim in outcome.document["claims"].items()}
-    assert claims == {
+    assert outcomes(outcome) == {
         "a first token": "passed",
         "a appended": "undecided",
         "a continued": "undecided",
         "a cpu": "passed",
     }
     assert LongChat(**figures_of(outcome.document, "a")["long_chat"]).session_states == []
+
+
+def test_a_response_is_sent_what_is_new(chain: Play, responding: ScriptedRival, runtime: ScriptedRuntime) -> None:
+    outcome = chain("--turns", "4", *CLAIMS, options=",kv=30")
+    said = [" ".join(f"<{token_id}>" for token_id in ids[:6]) for ids in appended(runtime, "counter.0")]
+    sent = [texts(body) for body in responding.bodies]
+    assert sent == [[("user", text)] for text in said]
+    assert [body.get("previous_response_id") for body in responding.bodies] == [None, "resp_1", "resp_2", "resp_3"]
+    assert {body["store"] for body in responding.bodies} == {True}
+    totals = [11, 25, 39, 53]
+    assert column(outcome, "a", "num_new_tokens") == [11, 12, 12, 12] == column(outcome, "a", "num_appended_tokens")
+    assert column(outcome, "a", "num_sent_tokens") == [11, 12, 12, 12]
+    assert column(outcome, "a", "num_cached_tokens") == [0, 13, 27, 41]
+    assert column(outcome, "a", "history_length") == [total + 2 for total in totals]
+    assert column(outcome, "a", "session_state") == ["new", *["continued"] * 3]
+    assert column(outcome, "a", "error") == [None] * 4
+    assert outcome.status == 0, outcome.document["claims"]
+
+
+def test_a_response_that_fails(chain: Play, responding: ScriptedRival) -> None:
+    responding.answering += [says_response, refuses(500, b"no"), refuses(500, b"no")]
+    outcome = chain("--turns", "5", *CLAIMS)
+    assert column(outcome, "a", "error") == [None, "HTTP 500: no", "HTTP 500: no", None, None]
+    fourth, fifth = responding.bodies[3:]
+    assert [role for role, _ in texts(fourth)] == ["user", "assistant", "user", "assistant", "user"]
+    assert all(len(text.split()) == 2 for role, text in texts(fourth) if role == "assistant"), "something stands there"
+    assert fourth["previous_response_id"] == "resp_1", "the last one that there is"
+    assert ([role for role, _ in texts(fifth)], fifth["previous_response_id"]) == (["user"], "resp_2")
+    assert outcomes(outcome) == {"a first token": "undecided", "a appended": "failed", "a continued": "failed"}
+
+
+def test_responses_of_which_more_is_appended(chain: Play, responding: ScriptedRival) -> None:
+    responding.answering += [says_response, partial(says_response, more=1), partial(says_response, said="new template")]
+    claims = chain("--turns", "4", *CLAIMS).document["claims"]
+    assert claims["a appended"]["reason"] == "48 appended in 4 turns, 47 new. turn 2: 13 for 12"
+    assert claims["a continued"]["reason"] == "2 of 3 turns. turn 3: new (template)"
+
+
+def test_a_long_chain(chain: Play, responding: ScriptedRival) -> None:
+    outcome = chain("--turns", "2", "--cpu-at-most=a=60000", options=f",messages=8,pid={os.getpid()}")
+    first, *later = responding.bodies[2:]
+    assert (len(texts(first)), first.get("previous_response_id")) == (7, None), "it is opened by a shorter one"
+    assert [len(texts(body)) for body in later] == [1] * 11
+    found = figures_of(outcome.document, "a")["long_chat"]
+    assert (found["num_messages"], found["error"]) == (9, None)
+    assert found["session_states"] == ["continued"] * 11
+
+
+def test_two_players_have_conversations_of_their_own(
+    chat: Play, chatting: ScriptedRival, other: ScriptedRival, words: Path, runtime: ScriptedRuntime
+) -> None:
+    other.usual = says_response
+    flag = f"--rival=b={other.url},api=responses,model=counter,tokenizer={words},messages=5"
+    outcome = chat("--turns", "2", flag, "--goes-on=a,b", options=",messages=5")
+    for ours, theirs in ((0, 0), (2, 2)):
+        of_a, of_b = (texts(rival.bodies[place])[0][1].split() for rival, place in ((chatting, ours), (other, theirs)))
+        assert of_a != of_b
+        assert of_a[1:] == of_b[:-1], "the same words, turned"
+    assert texts(chatting.bodies[1])[-1] == texts(other.bodies[1])[-1], "from the second message on the same"
+    assert outcome.status == 0, outcome.document["claims"]
