@@ -5,14 +5,16 @@ All serve one model of random weights, which rivals/checkpoint.py makes, with tw
     kakeya           a router and a worker: int8, 4 sinks and a window of 1,020 tokens; over gRPC
     http shim        the same router and worker behind `kakeya http`: OpenAI's client, which sends all messages each
                      turn and keeps the answers as it gets them, under a chat template of Qwen3's kind
+    http responses   the same shim by its responses: OpenAI's client, which sends the new message behind the response
+                     before, with `previous_response_id`
     transformers     keeps nothing between requests, so it prefills all of each prompt: at the marks only
     llama.cpp        Q8_0 and its prompt cache, with a context that has room for the whole conversation
     llama.cpp, full  the same with a context of --context tokens: its client drops half of them when it is full
 
 See llama_server.py for how that is run best. Exits as the bench does: with 1 unless transformers takes at least 20
 times as long as Kakeya for the first token of the last turn; the first token over HTTP takes at most 1.1 times as long
-as over gRPC, and 5 ms, at the end; each turn over HTTP goes on in its session and appends its new tokens only; and a
-request of 617 messages takes the shim at most 15 ms of processor time.
+as over gRPC, and 5 ms, at the end, of chats and of responses; each turn over HTTP goes on in its session and appends
+its new tokens only; and a request of 617 messages takes the shim at most 15 ms of processor time.
 """
 
 import json
@@ -22,7 +24,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -41,7 +43,7 @@ from tests.integration.processes import SINK, Runtime, runtime
 MODEL = "random-qwen3"
 WINDOW = 1020
 NUM_THREADS = 2
-NUM_LANES = 4  # of the two conversations, of what HTTP has warmed up with, and of its long chat
+NUM_LANES = 6  # of the three conversations, of what HTTP has warmed up with, and of its long chat
 MAX_TOKENS = 16
 TIMEOUT_SECONDS = 1800.0  # transformers prefills the whole conversation
 LEAST_FACTOR = 20.0
@@ -52,9 +54,12 @@ LONG_CHAT, LONG_CHAT_CPU_MS = 617, 15
 FAILED = 2
 INTERRUPTED = 128  # and the signal's number
 
-SHIM, TRANSFORMERS, LLAMA, FULL_LLAMA = RIVALS = "http shim", "transformers", "llama.cpp", "llama.cpp full"
-_FIELDS = {
-    SHIM: {"logit_bias": word_tokenizer.endless(SMALL["vocab_size"])},
+RIVALS = "http shim", "http responses", "transformers", "llama.cpp", "llama.cpp full"
+SHIM, RESPONSES, TRANSFORMERS, LLAMA, FULL_LLAMA = RIVALS
+_WORDS = {"logit_bias": word_tokenizer.endless(SMALL["vocab_size"])}
+_FIELDS: dict[str, dict[str, Any]] = {
+    SHIM: _WORDS,
+    RESPONSES: _WORDS,
     TRANSFORMERS: {"model": MODEL},
     # The only way to the ids of its answer; these probabilities are at hand when a token has been chosen.
     LLAMA: {"logprobs": 1, "post_sampling_probs": True},
@@ -119,10 +124,11 @@ def model(asked: RivalsSettings, directory: Path) -> Path:
 def started(stack: ExitStack, asked: RivalsSettings, kakeya: Runtime, checkpoint: Path, tokenizer: Path) -> list[str]:
     """The rivals, as the bench's flag takes them."""
     rivals = []
-    if SHIM in asked.rivals:
-        shim = kakeya.shims[0]
-        about = f"model={MODEL},tokenizer={tokenizer},messages={LONG_CHAT},kv={SINK + WINDOW},pid={shim.process.pid}"
-        rivals.append(f"{SHIM}=http://{shim.address}/v1,api=chat,{about}")
+    for name, about in ((SHIM, f"api=chat,messages={LONG_CHAT}"), (RESPONSES, "api=responses")):
+        if name in asked.rivals:
+            shim = kakeya.shims[0]
+            about += f",model={MODEL},tokenizer={tokenizer},kv={SINK + WINDOW},pid={shim.process.pid}"
+            rivals.append(f"{name}=http://{shim.address}/v1,{about}")
     if TRANSFORMERS in asked.rivals:
         say("starting transformers")
         made = stack.enter_context(transformers_server(checkpoint, num_threads=NUM_THREADS))
@@ -143,6 +149,7 @@ def flags(asked: RivalsSettings, address: str, rivals: Sequence[str], config: Pa
     """Of the bench."""
     claims = {
         SHIM: [f"--at-most={SHIM}={FIRST_TOKEN}", f"--goes-on={SHIM}", f"--cpu-at-most={SHIM}={LONG_CHAT_CPU_MS}"],
+        RESPONSES: [f"--at-most={RESPONSES}={FIRST_TOKEN}", f"--goes-on={RESPONSES}"],
         TRANSFORMERS: [f"--at-least={TRANSFORMERS}={asked.at_least}"],
     }
     return [

@@ -9,23 +9,25 @@ from kakeya_bench.compare.settings import CompareSettings
 from kakeya_bench.rivals.checkpoint import SMALL
 from tests import word_tokenizer
 from tests.benchmarks import compare_rivals
-from tests.benchmarks.compare_rivals import FULL_LLAMA, LLAMA, SHIM, TRANSFORMERS, RivalsSettings
+from tests.benchmarks.compare_rivals import FULL_LLAMA, LLAMA, RESPONSES, SHIM, TRANSFORMERS, RivalsSettings
 
 URL = "http://127.0.0.1:1/v1"
 
 
 def parsed(asked: RivalsSettings, *names: str) -> CompareSettings:
-    about = {SHIM: ",api=chat,model=m,tokenizer=t,messages=617"}
+    model = ",model=m,tokenizer=t"
+    about = {SHIM: f",api=chat{model},messages=617", RESPONSES: f",api=responses{model}"}
     rivals = [f"{name}={URL}{about.get(name, '')}" for name in names]
     return CompareSettings.parse(compare_rivals.flags(asked, "127.0.0.1:2", rivals, Path("model")))
 
 
 def test_each_rival_is_asked_in_its_own_way() -> None:
-    found = parsed(RivalsSettings.parse([]), SHIM, TRANSFORMERS, LLAMA, FULL_LLAMA)
+    found = parsed(RivalsSettings.parse([]), SHIM, RESPONSES, TRANSFORMERS, LLAMA, FULL_LLAMA)
     assert (found.turns, found.new_tokens, found.max_tokens) == (200, 100, 16)
     assert found.marks == (1, 10, 50, 200)
     assert found.at_least == {TRANSFORMERS: 20.0}
-    assert (found.at_most, found.goes_on, found.cpu_at_most) == ({SHIM: (1.1, 5.0)}, (SHIM,), {SHIM: 15.0})
+    assert found.at_most == {SHIM: (1.1, 5.0), RESPONSES: (1.1, 5.0)}
+    assert (found.goes_on, found.cpu_at_most) == ((SHIM, RESPONSES), {SHIM: 15.0})
     assert all(rival.fields for rival in found.rival)
 
 
@@ -41,7 +43,7 @@ def test_some_alone() -> None:
 def test_a_rival_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         RivalsSettings.parse(["--rivals", "vLLM"])
-    assert "--rivals: there is no 'vLLM', but http shim, transformers, " in capsys.readouterr().err
+    assert "--rivals: there is no 'vLLM', but http shim, http responses, tr" in capsys.readouterr().err
 
 
 def test_contexts_have_room_for_the_conversation() -> None:

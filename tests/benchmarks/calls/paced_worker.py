@@ -2,10 +2,11 @@
 
 python -m tests.benchmarks.calls.paced_worker [--reverse] STEPS_A_SECOND CA ROUTER
 
-It joins the router, which speaks TLS; with --reverse it keeps a tunnel to it.
+It joins the router, which speaks TLS unless CA is empty; with --reverse it keeps a tunnel to it.
 """
 
 import asyncio
+import math
 import signal
 import sys
 import tempfile
@@ -13,15 +14,19 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from kakeya_shared.errors.tree import IncompatibleContract
 from kakeya_shared.process import logs
 from kakeya_shared.rpc.tls import ClientTls, ContextTls
 from kakeya_stubs.worker.v1 import registry_pb2_grpc
+from kakeya_stubs.worker.v1 import verifier_pb2 as pb
+from kakeya_worker.joining.router_answer import answered
 from kakeya_worker.joining.router_link import RouterLink
 from kakeya_worker.joining.worker_identity import WorkerIdentity
 from kakeya_worker.metrics import no_metrics
 from kakeya_worker.tunnels.tunnels import Tunnels
-from tests.unit.router.fake_worker import FakeWorker, Lane
+from tests.unit.router.fake_worker import EVERY_FEATURE, FakeWorker, Lane
 
 _NUM_LANES = 64
 _HEARTBEAT_SECONDS = 0.5
@@ -33,9 +38,9 @@ class PacedWorker(FakeWorker):
     strikes: asyncio.Event
 
     async def strike(self, steps_a_second: float) -> None:
-        """Goes on until cancelled."""
+        """Goes on until cancelled. Others can tell by the clock when it struck, if they know how often it does."""
         loop = asyncio.get_running_loop()
-        at = loop.time()
+        at = math.floor(loop.time() * steps_a_second) / steps_a_second
         self.strikes = asyncio.Event()
         while True:
             at += 1 / steps_a_second
@@ -47,6 +52,9 @@ class PacedWorker(FakeWorker):
         await self.strikes.wait()
         if lane.end is not None:
             raise lane.end
+
+    async def GetSlab(self, request: pb.GetSlabRequest, context: object) -> pb.GetSlabResponse:
+        return pb.GetSlabResponse()
 
 
 @dataclass
@@ -72,17 +80,28 @@ class Joined:
         raise AssertionError("the router does not know the worker")
 
 
+async def _join(registry: Any, worker: FakeWorker) -> None:
+    """A router of another commit may speak the contract's first version; workers join it so, too."""
+    try:
+        await answered(registry.Join(worker.join_request()))
+    except IncompatibleContract as error:
+        worker.contract_version, worker.features = int(error.metadata["contract_version"]), ()
+        await answered(registry.Join(worker.join_request()))
+
+
 async def main(arguments: Sequence[str]) -> None:
     is_reverse, (steps, authorities, router) = "--reverse" in arguments, [a for a in arguments if a != "--reverse"]
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        made = PacedWorker(num_lanes=_NUM_LANES, socket=place / "server" if is_reverse else None)
+        made = PacedWorker(
+            num_lanes=_NUM_LANES, features=EVERY_FEATURE, socket=place / "server" if is_reverse else None
+        )
         worker = await stack.enter_async_context(made)
-        link = RouterLink(ClientTls(Path(authorities)))
+        link = RouterLink(ClientTls(Path(authorities)) if authorities else None)
         registry = registry_pb2_grpc.RegistryServiceStub(await stack.enter_async_context(link.open(router)))
-        await registry.Join(worker.join_request())
+        await _join(registry, worker)
         tasks = [asyncio.create_task(worker.strike(float(steps)))]
         if is_reverse:
             joined = Joined(worker, [router])

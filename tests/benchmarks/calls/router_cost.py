@@ -8,7 +8,8 @@ second one begins with the other router, and an interval over pairs.
 
 What is compared is processor time as the scheduler counts it, so that whoever else is on the machine hardly matters:
 the geometric mean of the ratio over pairs. Exits with 1 when the upper end of its 95 % interval is above 1.05 for one
-of the calls. How long calls took is told, and judged by nobody.
+of the calls. How long calls took is told, and judged by nobody. How old tokens are when a client has them is compared
+likewise (tests/benchmarks/calls/token_ages.py).
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from kakeya_bench.statistics import intervals
 from kakeya_shared.settings.service import setting
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchSettings, Found, Stage
-from tests.benchmarks.calls import side_by_side, worker_without_model
+from tests.benchmarks.calls import side_by_side, token_ages, worker_without_model
 from tests.benchmarks.calls.side_by_side import Caller, Kind
 from tests.benchmarks.pairs import in_turn
 from tests.integration.processes import Runtime
@@ -54,7 +55,8 @@ _SETTLE_SECONDS = 0.02  # what goes on after an answer belongs to the calls befo
 
 class RouterSettings(BenchSettings):
     base: str = setting(help="the commit to compare with what is here", metavar="COMMIT")
-    pairs: int = setting(12, "pairs of routers, one after the other", reason="ten minutes", metavar="N", ge=1)
+    pairs: int = setting(12, "pairs of routers, one after the other", reason="ten minutes", metavar="N", ge=0)
+    rounds: int = setting(12, "rounds of answers whose tokens' ages are told", reason="two minutes", metavar="N", ge=0)
     calls: int = setting(256, "calls of each kind on each router of a pair", reason="seconds", metavar="N", ge=1)
 
 
@@ -196,7 +198,15 @@ def measure(settings: RouterSettings, stage: Stage) -> Found:
     kinds = [
         Kind(name, (), {"PYTHONPATH": ""}, str(installed(tree, stage.directory / name))) for name, tree in trees.items()
     ]
-    step = stage.steps(settings.pairs * num_groups, start=0.1)
-    found = figures([*measured(kinds, stage.directory, settings.pairs, num_groups, step)])
+    step = stage.steps(settings.pairs * num_groups + settings.rounds, start=0.1)
     numbers = {"base": commit, "pairs": settings.pairs, "calls_per_pair": num_groups * GROUP}
-    return {**numbers, **found}, verdicts(found)
+    found, judged = dict[str, Any](), list[Verdict]()
+    if settings.pairs:
+        found |= figures([*measured(kinds, stage.directory, settings.pairs, num_groups, step)])
+        judged += verdicts(found)
+    if settings.rounds:
+        with token_ages.standing(kinds, stage.directory / "ages") as made:
+            of_ages = token_ages.figures(asyncio.run(token_ages.compare(made, settings.rounds, step)), SIDES)
+        found |= of_ages
+        judged += token_ages.verdicts(of_ages)
+    return {**numbers, **found}, judged

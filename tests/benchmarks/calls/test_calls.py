@@ -6,10 +6,19 @@ import asyncio
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kakeya_bench.rivals.command import CommandFailed
-from tests.benchmarks.calls import http_overhead, request_cost, router_cost, sdk_typescript, side_by_side, watched_cost
+from tests.benchmarks.calls import (
+    http_overhead,
+    request_cost,
+    router_cost,
+    sdk_typescript,
+    side_by_side,
+    token_ages,
+    watched_cost,
+)
 from tests.benchmarks.calls.router_cost import CALLS, GROUP, SIDES, Pair, Side
 from tests.integration.otlp_receiver import otlp_receiver
 
@@ -58,6 +67,20 @@ def test_two_sdks_are_judged_by_the_ends_of_intervals() -> None:
     assert [each.outcome for each in sdk_typescript.verdicts(found)] == ["passed", "failed", "passed", "failed"]
 
 
+def test_ages_are_told_by_the_clock_that_workers_step_by() -> None:
+    made = 7.0 + np.arange(4) / token_ages.STEPS_A_SECOND
+    late = np.array([0.003, 0.001, 0.060, 0.002])  # one is held up for longer than a step
+    assert token_ages.ages([*(made + late)]) == pytest.approx(late)
+
+
+def test_the_ratio_of_ages_is_over_pairs_of_rounds() -> None:
+    sides = [token_ages.Side(None, (), [np.full(8, 0.001 * factor), np.full(8, 0.004)]) for factor in (1.0, 4.0)]
+    found = token_ages.figures(sides, SIDES)
+    assert found["age of a token, p50"]["ms"] == pytest.approx({"base": 2.5, "here": 4.0})
+    assert found["age of a token, p99"]["ratio"] == pytest.approx(2.0)
+    assert {verdict.outcome for verdict in token_ages.verdicts(found)} == {"failed"}
+
+
 def test_what_is_no_commit_is_said() -> None:
     with pytest.raises(CommandFailed, match="'no-such-commit' is no commit"):
         router_cost.commit_of("no-such-commit")
@@ -72,6 +95,9 @@ def test_both_routers_are_measured(tmp_path: Path) -> None:
         for name in CALLS:
             assert len(side.seconds[name]) == 2 * GROUP
             assert min(side.cpu_seconds[name]) > 0.0
+    with token_ages.standing(kinds, tmp_path / "ages") as made:
+        for aged in asyncio.run(token_ages.compare(made, 1, print, num_tokens=20)):
+            assert [(len(each), each.min() >= 0) for each in aged.ages] == [(20 * token_ages.NUM_STREAMS, True)]
 
 
 @pytest.mark.heavy

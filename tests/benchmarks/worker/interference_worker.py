@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 
 from kakeya_bench.statistics.distribution import median, percentile
-from kakeya_worker.program import load_engine
+from kakeya_worker.loading import load_engine
 from kakeya_worker.settings import WorkerSettings
 from tests.benchmarks.worker.engine_session import EngineSession
 

@@ -1,6 +1,7 @@
 """`make bench-speculation` on kakeya-nano, without what it says about time."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,10 +9,13 @@ from tokenizers import Tokenizer
 
 from kakeya_shared import installed_models
 from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.speculation.names import DRAFT_MODEL, NONE
 from tests.benchmarks import bench
 from tests.benchmarks.worker import speculation, talks
 from tests.benchmarks.worker.engine_session import EngineSession
-from tests.benchmarks.worker.speculation import LANE, NONE, POOL, Played, Stand
+from tests.benchmarks.worker.speculation import POOL
+from tests.benchmarks.worker.speculation_stand import LANE, Played, Stand, stand
+from tests.layers import save_fewer_layers, save_more_layers
 from tests.loops.recordings import Recording
 
 _NANO = installed_models.directory("kakeya-nano")
@@ -25,7 +29,7 @@ def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     with pytest.MonkeyPatch.context() as patch:
         # What a busy machine measures of its steps may say that no draft is worth it.
         patch.setattr(Engine, "fit_step_costs", lambda _: None)
-        with speculation.stand(_NANO, _WINDOW, tmp_path_factory.mktemp("weights")) as made:
+        with stand(_NANO, _WINDOW, tmp_path_factory.mktemp("weights")) as made:
             yield made
 
 
@@ -84,13 +88,26 @@ def test_turns_of_one_length_are_spread_over_long_answers() -> None:
 def test_the_verdict_is_of_the_same_tokens(seconds: float, outcome: str) -> None:
     side = {NONE: [Played(1.0, 10, digests=[1])], POOL: [Played(seconds, 10, digests=[1])]}
     of_all: dict[str, Any] = {name: speculation.figures(side, POOL) for name in speculation.BOUNDS}
-    document = speculation.document({**of_all, "beside": {"p95_ratio": 1}})
+    of_all |= {"beside": {"p95_ratio": 1}, "beside_draft_model": {"p95_ratio": 1}}
+    document = speculation.document(of_all)
     assert document["codex_pool"] == 1 / seconds
     assert bench.tables(document)
-    found = {verdict.gate: verdict.outcome for verdict in speculation.verdicts({**of_all, "beside": {"p95_ratio": 1}})}
+    found = {verdict.gate: verdict.outcome for verdict in speculation.verdicts(of_all)}
     assert found["codex_pool"] == outcome
     assert found["same_tokens"] == "passed"
     side[POOL][0].digests[0] = 2
-    of_all["prose"] = speculation.figures(side, POOL)
-    found = {verdict.gate: verdict.outcome for verdict in speculation.verdicts({**of_all, "beside": {"p95_ratio": 2}})}
+    of_all |= {"prose": speculation.figures(side, POOL), "beside": {"p95_ratio": 2}}
+    found = {verdict.gate: verdict.outcome for verdict in speculation.verdicts(of_all)}
     assert (found["same_tokens"], found["beside"]) == ("failed", "failed")
+    assert found["beside_draft_model"] == "passed"
+
+
+def test_a_draft_model_says_the_same(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "fit_step_costs", lambda _: None)
+    model = save_more_layers(_NANO, tmp_path / "deep", 7)
+    told = [[talks.prose(tokenizer, seed, 20)] for seed in range(2)]
+    with stand(model, _WINDOW, tmp_path / "weights", save_fewer_layers(_NANO, tmp_path / "near", 5)) as made:
+        sides = speculation.compare(made, told, (NONE, DRAFT_MODEL), 1)
+    found = speculation.figures(sides, DRAFT_MODEL)
+    assert found["differ"] == 0
+    assert found["accepted_part"] > 0

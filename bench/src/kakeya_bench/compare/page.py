@@ -90,7 +90,8 @@ def _notes(player: _Document) -> Iterator[str]:
         went_on = f"{player['num_continued_turns']:,} of {counted(player['num_turns'], 'turn')} went on in its session"
         appended = f"{player['num_appended_tokens']:,} tokens were appended for {player['num_new_tokens']:,} new ones"
         client = Seconds(player["client_s"]["p50"])
-        yield f"sends all messages each turn; {went_on}, and {appended}"
+        what = "its new message behind the response before" if player["api"] == "responses" else "all messages"
+        yield f"sends {what} each turn; {went_on}, and {appended}"
         yield f"its time to first token begins where the request is sent; its client made that in {show(client)} before"
     if player["num_dropping_turns"]:
         began = f"{counted(player['num_dropping_turns'], 'turn')} began with fewer of the oldest tokens"

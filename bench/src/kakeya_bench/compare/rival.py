@@ -51,12 +51,13 @@ class Rival(BaseModel):
     """A server that speaks OpenAI's API over HTTP.
 
     Attributes:
-        url: what `/completions`, or `/chat/completions`, is put behind.
-        api: which of the two it plays by. Completions are sent ids; chats are sent messages, by OpenAI's client.
-        model: as it calls it; None leaves the name out, which a chat does not.
-        tokenizer: of the model that chats are held with, with its chat template: a directory, an installed model or an
-            id of the Hub. It counts what is new in a turn.
-        messages: that a chat has when it is asked what a request of so many costs its process; None: it is not asked.
+        url: what `/completions`, `/chat/completions` or `/responses` is put behind.
+        api: which of them it plays by. Completions are sent ids; the others texts, by OpenAI's client.
+        model: as it calls it; None leaves the name out, which players of texts do not.
+        tokenizer: of the model that is sent texts, with its chat template: a directory, an installed model or an id of
+            the Hub. It counts what is new in a turn.
+        messages: that a conversation of texts has when it is asked what a request of it costs its process; None: it is
+            not asked.
         context: most tokens that a prompt and its answer may have together; None for no limit.
         keep: first tokens of the conversation that are never dropped.
         drop: tokens that are dropped at a time when the context is full; None for half of it, as llama.cpp does when
@@ -72,7 +73,7 @@ class Rival(BaseModel):
 
     name: Annotated[str, AfterValidator(_name)]
     url: Annotated[str, AfterValidator(_url)]
-    api: Literal["completions", "chat"] = "completions"
+    api: Literal["completions", "chat", "responses"] = "completions"
     model: str | None = None
     tokenizer: str | None = None
     messages: int | None = Field(default=None, ge=3)
@@ -87,15 +88,25 @@ class Rival(BaseModel):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        """A chat is told what it needs, and nothing that is of no use to it."""
-        if self.api == "chat":
+        """One of texts is told what it needs, and nothing that is of no use to it."""
+        if self.says_texts:
             if missing := [name for name in ("model", "tokenizer") if getattr(self, name) is None]:
-                raise ValueError(f"a chat needs {missing[0]}=")
+                raise ValueError(f"api={self.api} needs {missing[0]}=")
             if self.context is not None or not self.plays_every_turn:
-                raise ValueError("a chat plays every turn, and keeps to no context: its server does")
+                raise ValueError(f"api={self.api} plays every turn, and keeps to no context: its server does")
         elif self.tokenizer is not None or self.messages is not None:
-            raise ValueError("tokenizer= and messages= are of a chat (api=chat)")
+            raise ValueError("tokenizer= and messages= are of texts (api=chat, api=responses)")
         return self
+
+    @property
+    def says_texts(self) -> bool:
+        """Else it says ids."""
+        return self.api != "completions"
+
+    @property
+    def sends_all(self) -> bool:
+        """The whole conversation each turn; else what is new in it."""
+        return self.api != "responses"
 
     @property
     def plays_every_turn(self) -> bool:

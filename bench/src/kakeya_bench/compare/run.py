@@ -9,14 +9,15 @@ from rich.console import Console
 
 from kakeya.cli.flags import tokenizer_choice
 from kakeya.kv_bytes import ConfigError
-from kakeya_bench.compare.chat_player import ChatPlayer
-from kakeya_bench.compare.chats import Chats
 from kakeya_bench.compare.players import Player, RivalPlayer, RuntimePlayer
 from kakeya_bench.compare.report import RIVAL_DTYPE, Report
 from kakeya_bench.compare.rival import RUNTIME
 from kakeya_bench.compare.settings import CompareSettings
+from kakeya_bench.compare.texts.chats import Chats
+from kakeya_bench.compare.texts.responses import Responses
+from kakeya_bench.compare.texts.text_player import TextPlayer
+from kakeya_bench.compare.texts.wording import Wording
 from kakeya_bench.compare.turns import PlayedTurn, Said, Script
-from kakeya_bench.compare.wording import Wording
 from kakeya_bench.conversation import clock, interruption, speech
 from kakeya_bench.conversation.dialogue import closed_in_the_end
 from kakeya_bench.conversation.runtime import connected
@@ -71,8 +72,12 @@ async def _rivals(settings: CompareSettings, kv_bytes_per_token: int | None) -> 
                 players.append(RivalPlayer(each, settings, kv_bytes_per_token=kv_bytes_per_token))
             else:
                 words = Wording(each.tokenizer)
-                chats = await stack.enter_async_context(Chats(each, settings.timeout_s))
-                players.append(ChatPlayer(chats, each, settings, words, kv_bytes_per_token=kv_bytes_per_token))
+                made = Chats if each.api == "chat" else Responses
+                api = await stack.enter_async_context(made(each, settings.timeout_s))
+                place = sum(isinstance(player, TextPlayer) for player in players)
+                players.append(
+                    TextPlayer(api, each, settings, words, place=place, kv_bytes_per_token=kv_bytes_per_token)
+                )
         yield players
 
 

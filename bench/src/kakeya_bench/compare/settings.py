@@ -97,8 +97,9 @@ class CompareSettings(RuntimeSettings):
         "context). every=turn, or every=mark for one that keeps nothing from turn to turn. pid=N: its process, whose "
         "memory is reported; else the one that listens at the port. kv=N: most tokens that its KV holds. "
         "key-file=FILE: shown as bearer token. api=chat: POST URL/chat/completions, by OpenAI's client, which sends "
-        "all messages each turn; then tokenizer=MODEL is the model's, and with messages=N it is also asked what a "
-        "request with so many of them costs its process",
+        "all messages each turn. api=responses: POST URL/responses, by the same client, which sends the new message "
+        "behind previous_response_id. For both tokenizer=MODEL is the model's, and with messages=N it is also asked "
+        "what a request of a conversation of so many costs its process",
         metavar="NAME=URL[,OPTION=VALUE...]",
     )
     fields: _Fields = setting(
@@ -120,8 +121,8 @@ class CompareSettings(RuntimeSettings):
     )
     goes_on: Names = setting(
         (),
-        "claim that each turn of a chat but its first goes on in its session, and that each appends its new tokens "
-        "only; may be repeated",
+        "claim that each turn of a chat, or of responses, but its first goes on in its session, and that each appends "
+        "its new tokens only; may be repeated",
         metavar="NAME,...",
     )
     cpu_at_most: _Factors = setting(
@@ -160,7 +161,8 @@ class CompareSettings(RuntimeSettings):
             raise ValueError(f"--rival: {repeated[0]!r} is there twice")
         for flag, named, known in self._named():
             if unknown := [name for name in named if name not in known]:
-                what = "it needs api=chat, or messages=N, of" if unknown[0] in names else "there is no"
+                needed = "it needs api=chat or api=responses, or messages=N, of"
+                what = needed if unknown[0] in names else "there is no"
                 raise ValueError(f"{flag}: {what} --rival {unknown[0]!r}")
         for each in self.rival:
             if each.context is not None and each.keep + self.new_tokens + self.max_tokens > each.context:
@@ -173,12 +175,12 @@ class CompareSettings(RuntimeSettings):
 
     def _named(self) -> Iterator[tuple[str, Iterable[str], set[str]]]:
         """Flags that name rivals, those that each names, and those that it may."""
-        every, chats = {each.name for each in self.rival}, {each.name for each in self.rival if each.api == "chat"}
+        every, of_texts = {each.name for each in self.rival}, {each.name for each in self.rival if each.says_texts}
         measured = {each.name for each in self.rival if each.messages}
         yield "--fields", self.fields, every
         yield "--at-least", self.at_least, every
         yield "--at-most", self.at_most, every
-        yield "--goes-on", self.goes_on, chats
+        yield "--goes-on", self.goes_on, of_texts
         yield "--cpu-at-most", self.cpu_at_most, measured
 
     def document(self) -> dict[str, object]:

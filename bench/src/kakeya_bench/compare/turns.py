@@ -33,12 +33,12 @@ class PlayedTurn:
         place: which of the players of that turn it was, from 0 on.
         started_seconds: since the first turn of the run.
         history_length: tokens of the whole conversation at the end of the turn, the same for all players of ids.
-        num_sent_tokens: what was sent: the new ones to a session, the history as well elsewhere.
+        num_sent_tokens: what was sent: the new ones to a session and to responses, the history as well elsewhere.
         num_dropped_tokens: of the history, before this turn, since the context was full.
-        num_new_tokens: that the chat template writes of a chat's new message; None for players of ids.
-        num_appended_tokens: that the server says it has added to the chat's live session before its answer.
+        num_new_tokens: that the chat template writes of a new message; None for players of ids.
+        num_appended_tokens: that the server says it has added to the live session before its answer.
         session_state, session_why: what the server says became of that session; None where it says nothing.
-        client_seconds: what a chat's client took to make a request of the messages, which is before it was sent.
+        client_seconds: what a client of texts took to make a request of them, which is before it was sent.
         num_tokens_out: length of the answer; None where it is not known.
         knows_answer: whether the ids of the answer are known, so that it stands in the history; else drawn ids do.
         time_to_first_token_seconds: by the client's clock, from where it is sent; None where no token came.

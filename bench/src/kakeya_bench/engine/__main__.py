@@ -18,12 +18,14 @@ def main(argv: list[str]) -> int:
     from kakeya_bench.report.verdict import EXIT_UNDECIDED, exit_status
     from kakeya_bench.rivals.command import BENCH, RivalFailed
 
-    written = settings.output / page.JSON_NAME
+    written, parts = settings.output / page.JSON_NAME, settings.output / page.PART_NAME
     try:
         files.prepare(settings.output)
-        run = played(replace(Plan(), num_rounds=settings.rounds), BENCH / "engine")
+        plan = replace(Plan(), num_rounds=settings.rounds)
+        run = played(plan, BENCH / "engine", lambda run: files.write_json(parts, report.part(run)))
         document = report.document(run)
         files.write_all(written, document, page.files)
+        parts.unlink()
     except (RivalFailed, files.NotWritable) as error:
         print(f"cannot measure: {error}", file=sys.stderr)
         return EXIT_UNDECIDED

@@ -13,6 +13,9 @@ from kakeya_bench.rivals.process import OwnProcess, own_process
 
 _SAMPLE_SECONDS = 0.01
 INT8, BFLOAT16, TRANSFORMERS, LLAMA = "Kakeya int8", "Kakeya bfloat16", "transformers", "llama.cpp"
+INT8_KV, LLAMA_Q8_KV = "Kakeya int8, int8 KV", "llama.cpp, q8_0 KV"
+FAR = (INT8, INT8_KV, LLAMA, LLAMA_Q8_KV)
+"""Those that take part in the far window."""
 READ = "memory read"
 Fields = dict[str, Any]
 
@@ -133,11 +136,14 @@ def engines(checkpoint: Path, gguf: Path, plan: Plan, cache_directory: Path, lla
     weights, threads = [checkpoint / "model.safetensors"], {"num_threads": plan.num_threads}
     common = {"model": str(checkpoint), **threads}
     kakeya, chunk = {**common, "cache_directory": cache_directory}, {"chunk": plan.chunk}
+    llama = {"model": str(gguf), **threads}
     return [
         Entrant(INT8, "kakeya", {**kakeya, "weights": "int8"}, chunk, weights),
+        Entrant(INT8_KV, "kakeya", {**kakeya, "weights": "int8", "kv_dtype": "int8"}, chunk, weights),
         Entrant(BFLOAT16, "kakeya", {**kakeya, "weights": "bfloat16"}, chunk, weights),
         Entrant(TRANSFORMERS, "transformers", {**common, "dtype": "bfloat16"}, {}, weights),
-        Entrant(LLAMA, "llama_cpp", {"model": str(gguf), **threads}, {}, [gguf], llama_packages),
+        Entrant(LLAMA, "llama_cpp", {**llama, "kv_dtype": "f16"}, {}, [gguf], llama_packages),
+        Entrant(LLAMA_Q8_KV, "llama_cpp", {**llama, "kv_dtype": "q8_0"}, {}, [gguf], llama_packages),
     ]
 
 

@@ -10,6 +10,7 @@ from kakeya_bench.engine.plan import DECODE, Case
 from kakeya_bench.engine.stepping import Lanes
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.torch_backend import TorchVerifier
+from kakeya_worker.torch_backend.exact.kernel.library import chosen_kernel
 
 SINK = 4
 _NUM_BEYOND = 192  # tokens that a session's history has beyond what it keeps
@@ -18,28 +19,29 @@ _NUM_BEYOND = 192  # tokens that a session's history has beyond what it keeps
 class Kakeya:
     """A TorchVerifier and lanes of its slab."""
 
-    def load(self, model: str, weights: str, num_threads: int, cache_directory: Path) -> Fields:
+    def load(self, model: str, weights: str, num_threads: int, cache_directory: Path, kv_dtype: str = "auto") -> Fields:
         """See `Contestant`.
 
         Args:
-            weights: "int8" or "bfloat16".
+            weights, kv_dtype: as a worker's flags have them.
             cache_directory: where int8 weights are kept.
         """
         began = time.perf_counter()
         self._verifier = TorchVerifier(
-            model, weights=weights, kv_dtype="auto", num_threads=num_threads, cache_directory=cache_directory
+            model, weights=weights, kv_dtype=kv_dtype, num_threads=num_threads, cache_directory=cache_directory
         )
         self._vocabulary = range(self._verifier.facts.vocab_size)
         self._chance = random.Random(0)
         self._allocate(LaneGeometry(SINK, window=1, chunk=1), 1)
         self._prefill(1)
-        facts = self._verifier.facts
+        facts, kernel = self._verifier.facts, chosen_kernel()
         return {
             "seconds": time.perf_counter() - began,
             "weights": facts.weights,
             "kv_dtype": facts.kv_dtype,
             "kv_bytes_per_token": facts.kv_bytes_per_token,
             "fingerprint": facts.fingerprint,
+            "kernel": kernel.name if kernel else None,
         }
 
     def open(self, cases: Sequence[Case], chunk: int) -> Fields:

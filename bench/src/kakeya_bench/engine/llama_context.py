@@ -17,6 +17,7 @@ _CONTEXT_MULTIPLE = 256
 _BATCH = 512  # tokens of a prefill's llama_batch
 _UBATCHES = (128, 512)
 _COUNT_BYTES = 4  # in a state
+_KV_TYPES = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}
 
 
 class LlamaCppRefused(Exception):
@@ -25,31 +26,35 @@ class LlamaCppRefused(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """How llama.cpp may run a case; K and V are f16.
+    """How llama.cpp may run a case.
 
     Attributes:
+        kv_dtype: of K and V, as llama.cpp names it.
         flash_attention: K and V meet in one operator.
         unified: one buffer for the K and V of all sessions, else one for each.
         ubatch: the most tokens that run at once.
         repacked: weights in the order that its kernels like best here, where they have one.
     """
 
+    kv_dtype: str = "f16"
     flash_attention: bool = True
     unified: bool = True
     ubatch: int = _UBATCHES[-1]
     repacked: bool = True
 
 
-def candidates(case: Case, repacks: bool) -> Iterator[Settings]:
+def candidates(case: Case, repacks: bool, kv_dtype: str) -> Iterator[Settings]:
     """All that can make a difference to a case.
 
     Args:
         repacks: llama.cpp has another order for these weights here.
+        kv_dtype: of all of them. Quantized values need flash attention.
     """
+    attentions = (True, False) if kv_dtype == "f16" else (True,)
     layouts = (True, False) if case.num_sessions > 1 else (True,)
     ubatches = _UBATCHES if case.num_new_tokens > min(_UBATCHES) else _UBATCHES[-1:]
-    for values in product((True, False), layouts, ubatches, (True, False) if repacks else (True,)):
-        yield Settings(*values)
+    for values in product(attentions, layouts, ubatches, (True, False) if repacks else (True,)):
+        yield Settings(kv_dtype, *values)
 
 
 class Context:
@@ -64,6 +69,7 @@ class Context:
         parameters.n_batch = _BATCH
         parameters.n_ubatch = settings.ubatch
         parameters.n_threads = parameters.n_threads_batch = num_threads
+        parameters.type_k = parameters.type_v = _KV_TYPES[settings.kv_dtype]
         parameters.flash_attn_type = int(settings.flash_attention)
         parameters.kv_unified = settings.unified
         self._context = llama_cpp.llama_init_from_model(model, parameters)

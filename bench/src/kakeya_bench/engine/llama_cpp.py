@@ -6,7 +6,7 @@ step are in one llama_batch.
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import llama_cpp  # type: ignore[import-not-found]  # in an environment of its own
@@ -24,10 +24,14 @@ _NUM_LOG_LINES = 20
 class LlamaCpp:
     """A model, and a context for each case."""
 
-    def load(self, model: str, num_threads: int) -> Fields:
-        """See `Contestant`."""
+    def load(self, model: str, num_threads: int, kv_dtype: str) -> Fields:
+        """See `Contestant`.
+
+        Args:
+            kv_dtype: f16 or q8_0.
+        """
         began = time.perf_counter()
-        self._path, self._num_threads = model.encode(), num_threads
+        self._path, self._num_threads, self._kv_dtype = model.encode(), num_threads, kv_dtype
         self._log: list[str] = []
         self._on_log = llama_cpp.llama_log_callback(lambda _, text, __: self._log.append(text.decode(errors="replace")))
         llama_cpp.llama_log_set(self._on_log, None)
@@ -35,7 +39,7 @@ class LlamaCpp:
         self._models: dict[bool, Any] = {}
         self._contexts: dict[Case, Context] = {}
         self._states: dict[bool, bytes] = {}
-        first = Context(self._model(repacked=True), Case(DECODE, 1, window=1), Settings(), num_threads)
+        first = Context(self._model(repacked=True), Case(DECODE, 1, window=1), Settings(kv_dtype), num_threads)
         first.measure(1)
         first.close()
         return {
@@ -44,7 +48,7 @@ class LlamaCpp:
             "system": llama_cpp.llama_print_system_info().decode().strip(),
             "repacks": self._repacks,
             "weights": "Q8_0",
-            "kv_dtype": "float16",
+            "kv_dtype": kv_dtype,
         }
 
     def open(self, cases: Sequence[Case], settings: dict[str, Fields] | None = None) -> Fields:
@@ -72,7 +76,7 @@ class LlamaCpp:
 
     def _best(self, case: Case) -> tuple[Settings, list[Fields]]:
         """The settings that are fastest, and what each took; the best are tried twice, since machines are noisy."""
-        seconds = {settings: self._try(case, settings) for settings in candidates(case, self._repacks)}
+        seconds = {settings: self._try(case, settings) for settings in candidates(case, self._repacks, self._kv_dtype)}
         for settings in sorted(seconds, key=seconds.__getitem__)[:_NUM_FINALISTS]:
             seconds[settings] = min(seconds[settings], self._try(case, settings))
         best = min(seconds, key=seconds.__getitem__)
@@ -94,7 +98,7 @@ class LlamaCpp:
     def _state(self, window: int, flash_attention: bool) -> bytes:
         """Of a session that holds as much as any case's; made once, since a prefill takes seconds."""
         if flash_attention not in self._states:
-            alone = replace(Settings(), flash_attention=flash_attention)
+            alone = Settings(self._kv_dtype, flash_attention)
             one = Context(self._model(alone.repacked), Case(DECODE, 1, window), alone, self._num_threads)
             one.prefill()
             self._states[flash_attention] = one.state()

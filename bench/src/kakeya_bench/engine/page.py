@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from kakeya_bench.engine.contestants import INT8, LLAMA
+from kakeya_bench.engine.contestants import INT8, LLAMA, LLAMA_Q8_KV
 from kakeya_bench.engine.plan import DECODE, PREFILL
 from kakeya_bench.report import blocks, page, pictures
 from kakeya_bench.report.blocks import Figure, Section, Table
@@ -12,6 +12,8 @@ from kakeya_bench.report.panels import INK, Level, Line, Panel, Ticks
 from kakeya_bench.report.quantities import Bytes, Seconds, show
 
 JSON_NAME = "engine.json"
+PART_NAME = "measured.json"
+"""What a run that is not over has measured."""
 _TITLE = "The engine beside transformers and llama.cpp"
 _NUMBERS = {DECODE: "sessions that decode a token each", PREFILL: "tokens of a prefill"}
 _MEMORY = {"peak_rss_bytes": "peak RSS", "peak_anonymous_bytes": "peak anonymous"}
@@ -45,8 +47,8 @@ def _conclusions(document: _Document) -> Section:
     return Section(
         "Gates",
         [
-            "How many times as long llama.cpp (Q8_0) takes as Kakeya (int8), and a decode step in times of reading its "
-            "weights once.",
+            "How many times as long llama.cpp (Q8_0) takes as Kakeya (int8), and others as Kakeya with K and V in int8 "
+            "(int8_kv); a decode step in times of reading its weights once.",
             blocks.gates(_gates(document)),
             f"To read {floor['weight_bytes']:,} bytes of weights once takes {_ms(floor['seconds'])} at "
             f"{floor['bytes_per_second'] / 1e9:.1f} GB/s. A step of one session takes {_ms(floor['step_seconds'])}.",
@@ -99,7 +101,7 @@ def _times(document: _Document) -> Section:
         [
             f"{case['kind']} {case['number']}, window {case['window']:,}",
             *(_keys(case["context"][whose]["keys"]) for whose in ("kakeya", "others")),
-            *(Seconds(case["seconds"][name]) for name in contestants),
+            *(Seconds(case["seconds"][name]) if name in case["seconds"] else None for name in contestants),
             "{estimate:.2f} ({low:.2f} to {high:.2f})".format(**case["llama_ratio"]),
         ]
         for case in document["cases"]
@@ -149,13 +151,14 @@ def _settings(document: _Document) -> Section:
     facts = document["loading"][LLAMA]["cached"]
     rows = []
     for sessions in document["sessions"].values():
-        for case, tried in sessions[LLAMA]["tried"].items():
-            ordered = sorted(tried, key=itemgetter("seconds"))
-            rows.append([case, *(cell for each in (ordered[0], ordered[-1]) for cell in _said(each))])
+        for name in (LLAMA, LLAMA_Q8_KV):
+            for case, tried in sessions[name]["tried"].items():
+                ordered = sorted(tried, key=itemgetter("seconds"))
+                rows.append([case, *(cell for each in (ordered[0], ordered[-1]) for cell in _said(each))])
     return Section(
         "How llama.cpp ran",
         [
-            f"llama-cpp-python {facts['version']}, K and V in f16; {facts['system']}. It "
+            f"llama-cpp-python {facts['version']}; {facts['system']}. It "
             f"{'has' if facts['repacks'] else 'does not have'} another order for Q8_0 weights on this CPU (repacking). "
             "All settings that can matter to a case were tried in a short burst, the best two twice.",
             Table(["case", "fastest", "took", "slowest", "took"], rows),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DECODE, PREFILL = "decode", "prefill"
-SMALL_WINDOW, LARGE_WINDOW = 64, 2048
+SMALL_WINDOW, LARGE_WINDOW, FAR_WINDOW = 64, 2048, 16_384
 SHAPE: dict[str, Any] = {
     "vocab_size": 151_936,
     "hidden_size": 1024,
@@ -64,22 +64,27 @@ class Plan:
     Attributes:
         shape: of the model, as transformers' config of a Qwen3 names it.
         windows: keys that a token sees.
+        far_window: as many as only one session has, of the engines that attend at a fair speed: attention is nearly
+            all that it takes.
         num_sessions: that decode together.
         num_prefill_tokens: of one session.
         chunk: tokens of a step of Kakeya's prefill; a worker's default.
         large_chunk: another one, shown beside it in the smallest window.
         num_rounds: in which everybody is measured once in every case.
+        num_far_rounds: likewise, in the far window.
         burst_seconds: how long one is measured at a time.
         num_threads: of everybody.
     """
 
     shape: Mapping[str, Any] = field(default_factory=lambda: SHAPE)
     windows: Sequence[int] = (SMALL_WINDOW, LARGE_WINDOW)
+    far_window: int = FAR_WINDOW
     num_sessions: Sequence[int] = (1, 2, 4, 8)
     num_prefill_tokens: Sequence[int] = (64, 256, 512)
     chunk: int = 32
     large_chunk: int = 128
     num_rounds: int = 7
+    num_far_rounds: int = 3
     burst_seconds: float = 0.3
     num_threads: int = 2
 
@@ -89,6 +94,15 @@ class Plan:
             *(Case(DECODE, number, window) for number in self.num_sessions),
             *(Case(PREFILL, number, window) for number in self.num_prefill_tokens),
         ]
+
+    @property
+    def far_cases(self) -> list[Case]:
+        """Of the far window: a token, and the longest prefill."""
+        return [Case(DECODE, 1, self.far_window), Case(PREFILL, max(self.num_prefill_tokens), self.far_window)]
+
+    @property
+    def all_cases(self) -> list[Case]:
+        return [*(case for window in self.windows for case in self.cases(window)), *self.far_cases]
 
     @property
     def floor_case(self) -> Case:

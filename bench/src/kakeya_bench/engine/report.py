@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kakeya_bench.engine.contestants import BFLOAT16, INT8, LLAMA, READ
+from kakeya_bench.engine import int8_kv
+from kakeya_bench.engine.contestants import BFLOAT16, INT8, INT8_KV, LLAMA, READ
 from kakeya_bench.engine.plan import Case
 from kakeya_bench.engine.run import Run, Seconds
 from kakeya_bench.report.environment import environment
@@ -41,9 +42,17 @@ def typical(seconds: Seconds, case: str, contestant: str) -> float:
 
 
 def ratios(seconds: Seconds, floor_case: str) -> dict[str, Interval]:
-    """How many times as long llama.cpp takes as Kakeya's int8, by case; and int8's step in times of the floor."""
+    """How many times as long llama.cpp takes as Kakeya's int8, by case, and others as int8 with int8 KV, by gate; and
+    int8's step in times of the floor.
+    """
     against_llama = {case: _ratio(seconds[case], LLAMA, INT8) for case in seconds}
-    return {**against_llama, FLOOR: _ratio(seconds[floor_case], INT8, READ)}
+    of_int8_kv = {
+        int8_kv.gate(case, rival): _ratio(by_name, rival, INT8_KV)
+        for case, by_name in seconds.items()
+        for rival in int8_kv.RIVALS
+        if {rival, INT8_KV} <= set(by_name)
+    }
+    return {**against_llama, **of_int8_kv, FLOOR: _ratio(seconds[floor_case], INT8, READ)}
 
 
 def _ratio(of_case: Mapping[str, list[list[float]]], numerator: str, denominator: str) -> Interval:
@@ -52,9 +61,9 @@ def _ratio(of_case: Mapping[str, list[list[float]]], numerator: str, denominator
     return intervals.of_median(list(np.divide(above, below)))
 
 
-def verdicts(found: Mapping[str, Interval]) -> list[Verdict]:
-    """On every bound whose ratio was measured."""
-    bounds = [(name, "at least", bound) for name, bound in LEAST.items()]
+def verdicts(found: Mapping[str, Interval], kernel: str | None) -> list[Verdict]:
+    """On every bound whose ratio was measured, with this variant of Kakeya's kernel."""
+    bounds = [(name, "at least", bound) for name, bound in {**LEAST, **int8_kv.bounds(kernel)}.items()]
     bounds += [(name, "at most", bound) for name, bound in MOST.items()]
     return [_verdict(name, found[name], relation, bound) for name, relation, bound in bounds if name in found]
 
@@ -73,7 +82,13 @@ def _verdict(name: str, found: Interval, relation: str, bound: float) -> Verdict
 def judged(run: Run) -> tuple[dict[str, Interval], list[Verdict]]:
     """All ratios by name, and what the bounds say of them."""
     found = ratios(run.seconds, run.plan.floor_case.name)
-    return found, verdicts(found)
+    return found, verdicts(found, run.cached[INT8_KV]["kernel"])
+
+
+def part(run: Run) -> Document:
+    """What a run has measured so far: seconds of bursts by case and contestant, and what these said of sessions."""
+    sessions = {str(window): opened for window, opened in run.opened.items()}
+    return {"seconds": run.seconds, "sessions": sessions, "environment": environment()}
 
 
 def document(run: Run) -> Document:
@@ -82,7 +97,7 @@ def document(run: Run) -> Document:
     return {
         "ratios": {verdict.gate: found[verdict.gate].estimate for verdict in judgement},
         "verdicts": [asdict(verdict) for verdict in judgement],
-        "cases": [_case(run, case, found) for window in run.plan.windows for case in run.plan.cases(window)],
+        "cases": [_case(run, case, found) for case in run.plan.all_cases],
         "floor": _floor(run),
         "large_chunk": _large_chunk(run),
         "loading": {name: {"cold": run.cold[name], "cached": run.cached[name]} for name in run.engines},
@@ -95,13 +110,15 @@ def document(run: Run) -> Document:
 
 
 def _case(run: Run, case: Case, found: Mapping[str, Interval]) -> Document:
+    measured = [name for name in run.engines if name in run.seconds[case.name]]
     return {
         "name": case.name,
         **asdict(case),
         "context": _context(run, case),
-        "seconds": {name: typical(run.seconds, case.name, name) for name in run.engines},
-        "rounds": {name: rounds(run.seconds, case.name, name) for name in run.engines},
+        "seconds": {name: typical(run.seconds, case.name, name) for name in measured},
+        "rounds": {name: rounds(run.seconds, case.name, name) for name in measured},
         "llama_ratio": asdict(found[case.name]),
+        "int8_kv_ratios": {name: asdict(ratio) for name, ratio in int8_kv.of_case(found, case.name).items()},
     }
 
 

@@ -5,14 +5,24 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kakeya_bench.engine import contestants, memory_read
-from kakeya_bench.engine.contestants import BFLOAT16, INT8, LLAMA, READ, Contestant, Entrant, cold_load
+from kakeya_bench.engine.contestants import (
+    BFLOAT16,
+    FAR,
+    INT8,
+    LLAMA,
+    LLAMA_Q8_KV,
+    READ,
+    Contestant,
+    Entrant,
+    cold_load,
+)
 from kakeya_bench.engine.plan import DECODE, PREFILL, Case, Plan
 from kakeya_bench.rivals import llama_cpp
 from kakeya_bench.rivals.command import say
@@ -89,8 +99,12 @@ class Run:
     load_average: float = field(default_factory=lambda: os.getloadavg()[0])
     duration_seconds: float = 0.0
 
-    def play(self) -> None:
-        """Measures everything. Raises CallFailed."""
+    def play(self, on_part: "Callable[[Run], None]") -> None:
+        """Measures everything. Raises CallFailed.
+
+        Args:
+            on_part: told of the run after each window.
+        """
         began = time.monotonic()
         for name, entrant in self.engines.items():
             say(f"loading {name}, cold")
@@ -100,7 +114,14 @@ class Run:
             reader = self._loaded(stack, self.reader)
             for window in self.plan.windows:
                 self._measure(loaded, reader, self.plan.cases(window))
+                on_part(self)
             self._measure_large_chunk({name: loaded[name] for name in (INT8, BFLOAT16)})
+        with ExitStack() as stack:  # the others' sessions are gone
+            far = {name: self._loaded(stack, entrant) for name, entrant in self.engines.items() if name in FAR}
+            self._open(far, self.plan.far_cases, as_near=True)
+            cases = dict.fromkeys(self.plan.far_cases, far)
+            self.seconds |= measured(cases, self.plan.num_far_rounds, self.plan.burst_seconds)
+        on_part(self)
         for name, entrant in self.engines.items():
             say(f"looking at the memory of {name}")
             self.serving[name] = self._serving(entrant)
@@ -115,13 +136,27 @@ class Run:
 
     def _measure(self, loaded: dict[str, Contestant], reader: Contestant, cases: Sequence[Case]) -> None:
         """The cases of one window."""
+        self._open(loaded, cases)
+        everybody = {case: {**loaded, READ: reader} if case == self.plan.floor_case else loaded for case in cases}
+        self.seconds |= measured(everybody, self.plan.num_rounds, self.plan.burst_seconds)
+
+    def _open(self, loaded: Mapping[str, Contestant], cases: Sequence[Case], *, as_near: bool = False) -> None:
+        """
+        Args:
+            as_near: llama.cpp has the settings that were its best for the same in the largest of the other windows. To
+                try all of them there takes an hour.
+        """
         window = cases[0].window
         self.opened[window] = {}
         for name, contestant in loaded.items():
             say(f"window {window}: filling sessions of {name}")
-            self.opened[window][name] = contestant.open(cases)
-        everybody = {case: {**loaded, READ: reader} if case == self.plan.floor_case else loaded for case in cases}
-        self.seconds |= measured(everybody, self.plan.num_rounds, self.plan.burst_seconds)
+            is_settled = as_near and name in (LLAMA, LLAMA_Q8_KV)
+            settings = {"settings": {case.name: self._best_near(name, case) for case in cases}} if is_settled else {}
+            self.opened[window][name] = contestant.open(cases, **settings)
+
+    def _best_near(self, name: str, case: Case) -> Any:
+        near = max(self.plan.windows)
+        return self.opened[near][name]["settings"][replace(case, window=near).name]
 
     def _measure_large_chunk(self, kakeya: dict[str, Contestant]) -> None:
         say(f"prefill in chunks of {self.plan.large_chunk}")
@@ -134,18 +169,19 @@ class Run:
         """The memory of a process that decodes full sessions; what it took to fill them is not in it."""
         case = self.plan.largest
         found = self.opened[case.window][entrant.name]
-        best = {"settings": {case.name: found["settings"][case.name]}} if entrant.name == LLAMA else {}
+        best = {"settings": {case.name: found["settings"][case.name]}} if entrant.name in (LLAMA, LLAMA_Q8_KV) else {}
         with entrant.running() as contestant:
             contestant.load()
             contestant.open([case], **best)
             return contestant.serving_memory(case, _NUM_SERVING_STEPS)
 
 
-def played(plan: Plan, kept: Path) -> Run:
+def played(plan: Plan, kept: Path, on_part: Callable[[Run], None]) -> Run:
     """A run that is over.
 
     Args:
         kept: where the weights stay between runs, on a disk: int8 weights are kept beside them during one.
+        on_part: told of the run after each window.
 
     Raises:
         RivalFailed: a contestant could not be built, or did not do what it was told.
@@ -165,7 +201,7 @@ def played(plan: Plan, kept: Path) -> Run:
         num_bytes = memory_read.int8_weight_bytes(json.loads((model / "config.json").read_text()))
         reader = memory_read.entrant(num_bytes, plan, directory)
         run = Run(plan, {entrant.name: entrant for entrant in engines}, reader)
-        run.play()
+        run.play(on_part)
     finally:
         shutil.rmtree(directory)
     return run

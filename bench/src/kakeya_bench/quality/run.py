@@ -23,6 +23,8 @@ from kakeya_shared.gguf.gguf_file import is_gguf
 from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
 from kakeya_worker.models import checkpoint
 
+_WITH_KV_TYPES = (AUTO, "gguf", "int8")  # float modes have their own
+
 
 def run(settings: QualitySettings, console: Console) -> dict[str, Any]:
     """Measures everything that is asked, and returns the document.
@@ -78,4 +80,5 @@ def _locate(name: str) -> tuple[str, Path]:
 
 def _load(settings: QualitySettings, place: Path, weights: str) -> Verifier:
     backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=INSTALL)
-    return backend(str(place), weights=weights, kv_dtype="auto", num_threads=settings.threads, cache_directory=None)
+    kv_dtype = settings.kv_dtype if weights in _WITH_KV_TYPES else "auto"
+    return backend(str(place), weights=weights, kv_dtype=kv_dtype, num_threads=settings.threads, cache_directory=None)

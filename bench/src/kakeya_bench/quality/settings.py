@@ -50,7 +50,7 @@ class QualitySettings(ServiceSettings):
         "kakeya bench quality --model kakeya-nano --quick --floor recall_inside=0.9",
     )
     GROUPS: ClassVar[Mapping[str, str]] = {
-        "what is measured": "model weights full policies windows sinks distances text floor",
+        "what is measured": "model weights kv_dtype full policies windows sinks distances text floor",
         "how": "samples quick seed threads backend",
         REPORT: "output print_json",
     }
@@ -63,6 +63,9 @@ class QualitySettings(ServiceSettings):
         "modes of the weights; the first is measured whole, the others where int8 is compared with float32; "
         f"{AUTO} is what a worker would choose",
         metavar="MODE,...",
+    )
+    kv_dtype: Literal["auto", "float32", "bfloat16", "int8"] = setting(
+        "auto", "type of K and V in exact modes", reason="that of a worker which is told none", metavar="TYPE"
     )
     full: bool = setting(
         False,
