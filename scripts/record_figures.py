@@ -46,6 +46,7 @@ _ENGINES = {
 _PLAYERS = {
     "kakeya": "Kakeya over gRPC, 4 + 1,020 tokens in sight, int8 exact",
     "http shim": "Kakeya over HTTP, whose client (openai) sends the whole conversation each turn",
+    "http responses": "Kakeya over HTTP, by responses, each behind the one before",
     "transformers": "transformers, prefilled anew each turn, float32",
     "llama.cpp": "llama.cpp's server, its prompt cache, a context for all of it, Q8_0",
     "llama.cpp full": "llama.cpp's server, a context of 2,048 that its client keeps to",

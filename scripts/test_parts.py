@@ -6,7 +6,7 @@ Proves that a part works with the dependencies it declares and nothing else: tha
 imports, that a few of its tests pass, and that what must not be there (torch in a router, Redis in a worker) is not.
 kakeya-local, which brings a whole stack, starts one and talks with it.
 `make test` runs all tests, with the same code; what is run here needs little time. Indices are asked once, for all
-parts: each environment is made from the wheels that were got then. Two parts are under way at a time.
+parts: uv makes each environment from the wheels that were got then. Two parts are under way at a time.
 """
 
 import shutil
@@ -37,6 +37,7 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".", on
 """
 TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "cryptography")
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+UV = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-config", "--offline", "--no-index")
 CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 
 
@@ -199,9 +200,10 @@ def _test_alone(name: str, environment: Path, wheels: Path) -> None:
         raise LookupError(f"{part.tests} has no {', '.join(missing)}")
     _run(sys.executable, "-m", "venv", "--without-pip", str(environment))
     python = str(environment / "bin" / "python")
-    # What is imported is compiled then, which is a small part of what is installed.
-    there = ("install", "--no-compile", *CONSTRAINTS, "--no-index", "--find-links", str(wheels))
-    _run(*PIP, "--python", python, *there, part.requirement)
+    # Each wheel is unpacked once, and its files are links to one place. What is imported is compiled then, which is a
+    # small part of what is installed.
+    there = ("--python", python, "--cache-dir", str(wheels.with_name("unpacked")), "--find-links", str(wheels))
+    _run(*UV, *there, *CONSTRAINTS, part.requirement)
     program = IMPORTS.format(
         package=part.package,
         forbidden=part.forbidden,
@@ -213,7 +215,7 @@ def _test_alone(name: str, environment: Path, wheels: Path) -> None:
     if part.program:
         _run(python, str(ROOT / "scripts" / part.program), cwd=environment)
     if part.slice:
-        _run(*PIP, "--python", python, *there, *TEST_TOOLS, *part.test_requirements)
+        _run(*UV, *there, *CONSTRAINTS, *TEST_TOOLS, *part.test_requirements)
         tests = [f"{part.tests}/{each}" for each in part.slice]
         _run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not heavy", *tests)
     shutil.rmtree(environment)

@@ -6,7 +6,7 @@ from kakeya_worker.torch_backend.mode import choose_mode
 
 def kv_item_bytes(checkpoint_dtype: str = "float32") -> int:
     """Bytes of one element of K or V: of bfloat16 beside int8, else of the checkpoint's own type."""
-    return choose_mode("auto", "auto", checkpoint_dtype).kv_dtype.itemsize
+    return choose_mode("auto", "auto", checkpoint_dtype).kv_type.dtype.itemsize
 
 
 def is_exact() -> bool:

@@ -13,8 +13,7 @@ class Link:
     """
 
     def __init__(self, target: str) -> None:
-        host, _, port = target.rpartition(":")
-        self._target = host, int(port)
+        self._target = target
         self._flows = asyncio.Event()
         self._flows.set()
         self._closed = asyncio.Event()
@@ -39,6 +38,10 @@ class Link:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def target(self) -> str:
+        """Where the next connection leads to. Raises OSError: nowhere."""
+        return self._target
+
     def cut(self) -> None:
         """Breaks all connections that there are, as the end of a process does."""
         for writer in self._writers:
@@ -58,7 +61,8 @@ class Link:
         self._writers.add(writer)
         other = None
         try:
-            other_reader, other = await asyncio.open_connection(*self._target)
+            host, _, port = self.target().rpartition(":")
+            other_reader, other = await asyncio.open_connection(host, port)
             self._writers.add(other)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(reader, other, of_server=False))

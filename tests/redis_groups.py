@@ -145,6 +145,10 @@ class Cluster:
             lambda: any(server.is_running and any(self._owns(server, key)) for server in {*self.servers} - {than})
         )
 
+    def wait_for_replica(self, server: LocalRedis) -> None:
+        """Until one that was started again follows the primary that has its slots now."""
+        wait_until(lambda: asked(server, "INFO", "replication").get("master_link_status") == "up")
+
     def _owns(self, server: LocalRedis, key: str) -> Iterator[bool]:
         slot = asked(server, "CLUSTER", "KEYSLOT", key)
         for line in asked(server, "CLUSTER NODES").values():
@@ -160,6 +164,7 @@ def redis_cluster(num_replicas: int = 0) -> Iterator[Cluster]:
         num_replicas: of each primary.
     """
     flags = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(2 * _DOWN_MS)]
+    flags += ["--cluster-require-full-coverage", "no"]  # as docs/redis.md says
     with ExitStack() as stack:
         servers = [_server(stack, *flags) for _ in range(3 * (1 + num_replicas))]
         places = [f"127.0.0.1:{server.port}" for server in servers]

@@ -45,5 +45,5 @@ def agents_stage(made_stage: Stage) -> Iterator[Stage]:
 
     print(recorder.asked())
     for each in recorder.take():
-        tools, last = each.body.get("tools") or (), str(each.body["messages"][-1])
+        tools, last = each.body.get("tools") or (), str((each.body.get("messages") or each.body["input"])[-1])
         print(each.status, each.refusal, each.session, f"{len(tools)} tools", last[:1500], sep="\n  ")

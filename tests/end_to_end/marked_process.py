@@ -78,7 +78,10 @@ class MarkedProcess:
 
     def processes(self) -> list[psutil.Process]:
         """All processes that this command has started and that still run, itself included."""
-        return [process for process in psutil.process_iter() if self._is_ours(process)]
+        # By descent, too: while a process becomes another program, Linux shows its environment empty.
+        found = {self._running(process.pid) for process in self._tree()}
+        # Not by `process_iter`: for a number that came again it goes on with the process of before.
+        return [process for process in found.union(map(self._marked, psutil.pids())) if process]
 
     def wait_no_process(self) -> None:
         deadline = time.monotonic() + END_SECONDS
@@ -86,10 +89,25 @@ class MarkedProcess:
             assert time.monotonic() < deadline, f"still running: {[process.cmdline() for process in left]}"
             time.sleep(0.1)
 
-    def _is_ours(self, process: psutil.Process) -> bool:
+    def _tree(self) -> list[psutil.Process]:
+        if self._popen.poll() is not None:
+            return []
+        command = psutil.Process(self._popen.pid)
+        return [command, *command.children(recursive=True)]
+
+    def _marked(self, pid: int) -> psutil.Process | None:
         try:
-            if process.status() == psutil.STATUS_ZOMBIE or process.create_time() < self._started:
-                return False
-            return process.environ().get(_MARK) == self._mark or process.cwd().startswith(self._places)
+            process = self._running(pid)
+            if process and (process.environ().get(_MARK) == self._mark or process.cwd().startswith(self._places)):
+                return process
         except (psutil.NoSuchProcess, psutil.AccessDenied):
-            return False
+            return None
+        return None
+
+    def _running(self, pid: int) -> psutil.Process | None:
+        try:
+            process = psutil.Process(pid)
+            is_over = process.status() == psutil.STATUS_ZOMBIE or process.create_time() < self._started
+        except psutil.NoSuchProcess:
+            return None
+        return None if is_over else process

@@ -29,10 +29,17 @@ _context.set_forkserver_preload(_IMPORTED)
 
 
 class ForkedService:
-    """As much of a `subprocess.Popen` as tests use."""
+    """As much of a `subprocess.Popen` as tests use.
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        arguments = (list(words), dict(environment), os.fspath(log), os.getcwd())
+    Args:
+        plugins: where those of a test are, see tests/entry_points.py.
+    """
+
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], log: Path, plugins: Path | None = None
+    ) -> None:
+        path = [os.fspath(plugins)] if plugins else []
+        arguments = (list(words), dict(environment), os.fspath(log), os.getcwd(), path)
         self._process = _context.Process(target=_become, args=arguments, daemon=True)
         self._process.start()
         assert self._process.pid is not None
@@ -63,12 +70,13 @@ class ForkedService:
         self.send_signal(signal.SIGKILL)
 
 
-def _become(words: list[str], environment: dict[str, str], log: str, directory: str) -> None:
+def _become(words: list[str], environment: dict[str, str], log: str, directory: str, path: list[str]) -> None:
     """In the fork: what `python -m` does with these words."""
     gc.freeze()  # what was imported stays, and is shared for as long as nobody looks at it
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[:0] = path
     file = os.open(log, os.O_WRONLY | os.O_APPEND)
     for output in (1, 2):
         os.dup2(file, output)

@@ -47,7 +47,8 @@ def leftovers(made: Runtime, pool: Pool) -> list[str]:
 
 def _in_ledger(made: Runtime) -> list[str]:
     return [
-        f"the ledger of {worker.worker_id} says {counts} (reserved, live, reported bytes, sessions)"
+        f"the ledger of {worker.worker_id} says {counts} (reserved, live, reported bytes, sessions), "
+        f"its heartbeat {worker.last_heartbeat_age_seconds:.1f} s ago"
         for worker in made.list_workers()
         if any(
             counts := (

@@ -34,9 +34,11 @@ LONG_SECONDS = 60.0
 """Likewise, for what takes moments."""
 PATIENT = {
     f"KAKEYA_ROUTER_{name}_SECONDS": f"{LONG_SECONDS:g}"
-    for name in ("WORKER_LEASE", "OPERATION_LEASE", "REDIS_TIMEOUT")
-}
-"""Of routers: no lease lapses because a machine is busy, and no slow Redis is taken for one that is away."""
+    for name in ("WORKER_LEASE", "WORKER_SILENCE", "OPERATION_LEASE", "REDIS_TIMEOUT")
+} | {"KAKEYA_ROUTER_HEARTBEAT_INTERVAL_SECONDS": "1"}
+"""Of routers: no lease lapses because a machine is busy, and no slow Redis is taken for one that is away. Workers say
+soon what has changed.
+"""
 SINK, WINDOW = 4, 64
 NUM_SLOTS = SINK + WINDOW + 31 + 15  # slack for a step of 32 tokens, and for whole blocks of 16
 ADMIN_KEY_VARIABLE = "KAKEYA_ROUTER_ADMIN_KEY"
@@ -107,6 +109,7 @@ class Runtime(Lapses):
 
     Attributes:
         python: where its services are installed.
+        plugins: of the test, see tests/entry_points.py.
         forks: services begin as forks, where their sources are those of this process.
     """
 
@@ -120,6 +123,7 @@ class Runtime(Lapses):
     shims: list[Process] = field(default_factory=list)
     credentials: grpc.ChannelCredentials | None = None  # of a runtime over TLS
     python: str = sys.executable
+    plugins: Path | None = None
     _num_started: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -198,7 +202,9 @@ class Runtime(Lapses):
         with log.open("wb") as output:
             environment = {**os.environ, **self.environment}
             if self.forks and self.python == sys.executable and "PYTHONPATH" not in self.environment:
-                return Process(ForkedService(arguments, environment, log), address, log)
+                return Process(ForkedService(arguments, environment, log, self.plugins), address, log)
+            if self.plugins:
+                environment["PYTHONPATH"] = str(self.plugins)
             command = [self.python, "-m", *arguments]
             return Process(subprocess.Popen(command, stdout=output, stderr=output, env=environment), address, log)
 
@@ -213,11 +219,12 @@ def runtime(
     environment: dict[str, str] | None = None,
     credentials: grpc.ChannelCredentials | None = None,
     redis: RedisServer | None = None,
+    plugins: Path | None = None,
 ) -> Iterator[Runtime]:
     """A runtime with one router and some workers, stopped at the end; without `redis` on one of its own."""
     with ExitStack() as stack:
         store = redis or stack.enter_context(redis_server())
-        made = Runtime(store, model, directory, environment or {}, credentials=credentials)
+        made = Runtime(store, model, directory, environment or {}, credentials=credentials, plugins=plugins)
         stack.callback(made.stop)
         router = made.begin_router(*router_flags)
         for _ in range(num_workers):  # which load their model meanwhile
@@ -255,19 +262,21 @@ def http_status(address: str, path: str) -> int | None:
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-    """Polls until a condition holds; AssertionError after `seconds`."""
-    deadline, pauses = time.monotonic() + seconds, _pauses()
+    """Polls until a condition holds; AssertionError where it does not at a look that began after `seconds`."""
+    deadline, pauses, is_late = time.monotonic() + seconds, _pauses(), False
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        assert not is_late, f"not within {seconds:g} s: {what}"
         time.sleep(next(pauses))
+        is_late = time.monotonic() >= deadline
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]], what: str, seconds: float = LONG_SECONDS) -> None:
     """As `wait_until`, for coroutines."""
-    deadline, pauses = time.monotonic() + seconds, _pauses()
+    deadline, pauses, is_late = time.monotonic() + seconds, _pauses(), False
     while not await condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        assert not is_late, f"not within {seconds:g} s: {what}"
         await asyncio.sleep(next(pauses))
+        is_late = time.monotonic() >= deadline
 
 
 async def settled(session: AsyncSession) -> SessionInfo:

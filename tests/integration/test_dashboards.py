@@ -74,7 +74,7 @@ async def observed(tmp_path: Path, receiver: OtlpReceiver) -> AsyncIterator[tupl
         | receiver.environment()
         | {
             "KAKEYA_WORKER_SNAPSHOTS": str(tmp_path / "snapshots"),
-            "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "0.2",  # after which what runs is handed over
+            "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "8",  # after half of which what runs is handed over
         }
     )
     model = installed_models.directory(MODEL)

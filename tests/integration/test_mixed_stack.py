@@ -41,7 +41,19 @@ def mixed(model: Path, tmp_path: Path) -> Iterator[Runtime]:
 @pytest.fixture
 async def client(mixed: Runtime) -> AsyncIterator[kakeya.AsyncClient]:
     async with kakeya.AsyncClient(mixed.address, max_attempts=1) as client:
+        await both_get_sessions(client)
         yield client
+
+
+async def both_get_sessions(client: kakeya.AsyncClient) -> None:
+    """Returns when the router has seen both workers."""
+    async with asyncio.timeout(60):
+        seen = set[str]()
+        while len(seen) < 2:
+            one, other = [await client.create_session() for _ in range(2)]
+            seen = {(await session.info()).worker for session in (one, other)}
+            for session in (one, other):
+                await session.close()
 
 
 def fingerprint_of(mixed: Runtime, worker_id: str) -> str:

@@ -20,6 +20,7 @@ def stack(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
     """A router whose workers come with the tests."""
     directory = tmp_path_factory.mktemp("session-bench")
     faulty_verifiers.install(directory / "plugins")
+    # By the path and not as plugins of forks, whose memory is partly that of the process they come from.
     environment = {"PYTHONPATH": str(directory / "plugins")}
     # A run takes a few seconds: what a worker says of its memory has to be of now.
     flags = ("--heartbeat-interval-seconds=0.1",)

@@ -81,11 +81,14 @@ def recovered(stack: HttpStack) -> Trace:
             if num_events == 20 and not killed:
                 killed = True
                 wait_until(lambda: bool(Trace(spans()).all(WORKER, "prefill")), "the prefill of the first worker")
+                # Each process sends its spans when it likes.
+                wait_until(lambda: bool(Trace(spans()).all(ROUTER, APPEND, CLIENT)), "who has the session")
                 _kill_holder(stack, Trace(spans()))
     assert killed
     wait_until(lambda: bool(Trace(spans()).all(HTTP, f"POST {CHAT}", SERVER)), "the span of the request")
     wait_until(lambda: bool(Trace(spans()).all(ROUTER, TURN, SERVER)), "the router's span of the turn")
-    wait_until(lambda: bool(Trace(spans()).all(WORKER, "decode")), "the decode of the second worker")
+    # The last to end of what each process says of it, so that all others are there.
+    wait_until(lambda: bool(Trace(spans()).all(WORKER, GENERATE, SERVER)), "the answer of the second worker")
     return Trace(spans())
 
 

@@ -1,6 +1,7 @@
 """Workers that nobody can dial: conversations through their tunnels, over links that break and fall silent."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -141,6 +142,13 @@ _SAID = (
 )
 
 
+def _hear_of_its_end(connection: socket.socket) -> None:
+    """Also where the other side never had it: connections beyond its backlog look as if they stood."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+
+
 @pytest.mark.heavy
 async def test_a_port_that_is_flooded_serves_on_and_keeps_nothing(
     tunnelled: Behind, client: kakeya.AsyncClient
@@ -155,6 +163,7 @@ async def test_a_port_that_is_flooded_serves_on_and_keeps_nothing(
     async def flood(number: int) -> None:
         async with gate:
             reader, writer = await asyncio.open_connection(host, port)
+            _hear_of_its_end(writer.get_extra_info("socket"))
             writer.write(_SAID[number % len(_SAID)])
             if number % 31:  # of each kind some wait to be told
                 writer.close()

@@ -47,6 +47,11 @@ class Exchange:
     def num_reused(self) -> int:
         return int(self.session["reused"])
 
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Of the conversation before its answer."""
+        return self.num_reused + self.num_appended
+
 
 @dataclass
 class Recorder:

@@ -42,13 +42,12 @@ def stage(directory: Path, families: Sequence[Family], window: int, *shim_flags:
     played_verifier.install(directory / "plugins")
     models = {family.name: FamilyModel.made(family, directory / family.model) for family in families}
     environment = PATIENT | {
-        "PYTHONPATH": str(directory / "plugins"),
         "KAKEYA_WORKER_BACKEND": played_verifier.BACKEND,
         "KAKEYA_WORKER_SNAPSHOTS": str(directory / "snapshots"),
     }
     logs = directory / "logs"
     logs.mkdir()
-    with runtime(directory, logs, num_workers=0, environment=environment) as made:
+    with runtime(directory, logs, num_workers=0, environment=environment, plugins=directory / "plugins") as made:
         for model in models.values():
             made.model = model.folder  # of the next worker
             made.start_worker(f"--window={window}", lanes=LANES)

@@ -18,6 +18,7 @@ PROOFS = (
     "nodes",
     "overload",
     "overload-http",
+    "responses-http",
 )
 
 

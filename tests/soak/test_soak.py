@@ -12,11 +12,15 @@ from rich.console import Console
 
 from kakeya_bench.report import progress as lines
 from kakeya_shared.settings.service import setting
-from tests.soak import progress
+from tests.integration.leftovers import Pool
+from tests.integration.processes import Runtime
+from tests.redis_server import LocalRedis
+from tests.soak import progress, run
 from tests.soak.__main__ import PROOFS, main, proof
 from tests.soak.progress import Progress, watched
 from tests.soak.proof import SeededProof
 from tests.soak.report import Report, Tally
+from tests.soak.run import Run
 from tests.soak.witness import Witness
 
 
@@ -53,6 +57,30 @@ def test_what_was_found_is_printed_and_written(tmp_path: Path, capsys: pytest.Ca
     written = json.loads((tmp_path / "toy.json").read_text())
     assert (written["by_method"], written["num_violations"]) == ({"Append": {"OK": 1}}, 9)
     assert len(written["violations"]) == 5
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_what_a_look_found_that_was_long_in_coming_is_looked_at_once_more(
+    stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = 0
+
+    def look(made: Runtime, pool: Pool) -> list[str]:
+        nonlocal number
+        number += 1
+        if number == 1:
+            time.sleep(0.2)  # longer than there is time
+        return ["a lane"] if stays or number == 1 else []
+
+    monkeypatch.setattr(run, "leftovers", look)  # no real one is slow when it is told to
+    judged = Run(Runtime(redis=LocalRedis("", tmp_path), model=tmp_path, directory=tmp_path), Progress())
+    judged.pool = Pool("default")
+    found, passed = judged.leave_nothing(0.1)
+    assert (found, number) == (["a lane"] if stays else [], 2)
+    assert [re.sub(r"[\d.]+ s", "_", told) for told in judged.tally.violations] == [
+        f"left over after _, looks of _: {what}" for what in found
+    ]
+    assert passed > 0.2
 
 
 def test_a_variable_is_as_good_as_a_flag(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -63,10 +63,15 @@ class Published(NamedTuple):
         return dict(zip(names, (address.rpartition(":")[2] for address in self), strict=True))
 
 
-def compose(*arguments: str, environment: dict[str, str] | None = None) -> str:
-    """A command of Compose on the stack of the tests, without its profiles unless they are named."""
+def compose(*arguments: str, environment: dict[str, str] | None = None, sources: Path = ROOT) -> str:
+    """A command of Compose on the stack of the tests, without its profiles unless they are named.
+
+    Args:
+        sources: whose compose.yaml it is.
+    """
     settings = {"KAKEYA_VERSION": TAG, "KAKEYA_WINDOW": str(WINDOW), "KAKEYA_HTTP_UI": "on"} | (environment or {})
-    return docker("compose", "-p", PROJECT, "-f", "compose/compose.yaml", *arguments, environment=settings)
+    file = str(sources / "compose" / "compose.yaml")
+    return docker("compose", "-p", PROJECT, "-f", file, *arguments, environment=settings)
 
 
 def with_profiles(*names: str) -> tuple[str, ...]:
@@ -77,3 +82,14 @@ def with_profiles(*names: str) -> tuple[str, ...]:
 def container(service: str) -> str:
     """The name of the container of a service."""
     return f"{PROJECT}-{service}-1"
+
+
+def held_down(service: str) -> None:
+    """The process of a container has no capability, gains none, and cannot write to its root file system."""
+    status = compose("exec", "-T", service, "cat", "/proc/1/status")
+    rights = dict(line.split(":\t", 1) for line in status.splitlines())
+    for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(rights[kind], 16) == 0
+    assert rights["NoNewPrivs"] == "1"
+    root = next(line for line in compose("exec", "-T", service, "cat", "/proc/mounts").splitlines() if " / " in line)
+    assert "ro" in root.split()[3].split(",")

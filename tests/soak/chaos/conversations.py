@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import kakeya
 from tests.soak.chaos.conversation import Heard, OnFork, difference, hold, script
 from tests.soak.report import Tally
 
 _PAUSE_SECONDS = 0.2  # after an error
+_SPECULATIONS = ("ngram", "none")
 
 See = Callable[[str, kakeya.KakeyaError, float], None]
 
@@ -20,22 +22,27 @@ class Conversations:
         seed: of the first script.
         number: of scripts.
         see: told of an error, of which session it is, and when that began (monotonic); else it is a violation.
+        speculations: what drafts, in turn.
 
     Attributes:
         num_heard: undisturbed ones so far.
         num_sessions: disturbed ones that have begun.
-        num_accepted: drafts that were right in those that were heard to their end.
+        accepted: drafts of each proposer that were right, in those that were heard to their end.
         differing, errors: in words.
     """
 
-    def __init__(self, tally: Tally, seed: int, number: int, see: See | None = None) -> None:
-        self.num_heard = self.num_sessions = self.num_accepted = 0
+    def __init__(
+        self, tally: Tally, seed: int, number: int, see: See | None = None, speculations: Sequence[str] = _SPECULATIONS
+    ) -> None:
+        self.num_heard = self.num_sessions = 0
+        self.accepted: Counter[str] = Counter()
         self.differing: list[str] = []
         self.errors: list[str] = []
         self._tally = tally
         self._scripts = [script(seed + each) for each in range(number)]
         self._expected: list[Heard] = []
         self._see = see or self.see
+        self._speculations = speculations
 
     async def hear(self, client: kakeya.AsyncClient) -> None:
         """All of them, undisturbed."""
@@ -55,7 +62,7 @@ class Conversations:
             self.num_sessions += 1
             which, round_number = number % len(self._scripts), number // len(self._scripts)
             in_one_call = (number + round_number) % 2 == 0
-            speculation = "ngram" if (number // 2 + round_number // 2) % 2 == 0 else "none"
+            speculation = self._speculations[(number // 2 + round_number // 2) % len(self._speculations)]
             try:
                 heard = await hold(
                     client, self._scripts[which], on_fork, in_one_call=in_one_call, speculation=speculation
@@ -64,7 +71,7 @@ class Conversations:
                 self._see(f"session {number}", error, began)
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
-                self.num_accepted += heard.num_accepted
+                self.accepted[speculation] += heard.num_accepted
                 if what := difference(heard, self._expected[which]):
                     self.differing.append(f"session {number} (script {which}): {what}")
                     self._tally.violate(self.differing[-1])

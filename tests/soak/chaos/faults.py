@@ -30,8 +30,9 @@ class Ground:
         router_flags: of those that take a router's place.
         snapshots: directory of the workers' snapshots, on `disk`.
         redis_disk: None: Redis' disk is never full.
-        fails_over: Redis has a replica, to which it fails over, and which has all that is acknowledged: of its faults
-            there is that alone, as often as all others together.
+        fails_over: Redis has a replica, to which it fails over: of its faults there is that alone, as often as all
+            others together.
+        is_replicated: that has all that is acknowledged.
     """
 
     made: Runtime
@@ -41,6 +42,7 @@ class Ground:
     redis_disk: RedisDisk | None
     has_redis_faults: bool
     fails_over: bool = False
+    is_replicated: bool = True
 
 
 class Faults:
@@ -73,7 +75,8 @@ class Faults:
             "slow the disk": (1, lambda: self._for_a_while(disk.slow, disk.heal)),
         }
         if ground.fails_over:
-            kinds["kill -9 the primary"] = (sum(weight for weight, _ in kinds.values()), self._restart_redis)
+            fails_over = self._restart_redis if ground.is_replicated else lambda: self._lose(self._restart_redis)
+            kinds["kill -9 the primary"] = (sum(weight for weight, _ in kinds.values()), fails_over)
         elif ground.has_redis_faults:
             kinds["kill -9 Redis"] = (1, self._restart_redis)
             if redis_disk is not None:

@@ -12,7 +12,9 @@ from typing import ClassVar
 
 import kakeya
 from kakeya_shared.settings.service import setting
+from kakeya_worker.conformance.tools.tokenizer_files import write_tokenizer
 from tests.integration.processes import runtime
+from tests.layers import save_more_layers
 from tests.random_checkpoint import save_random_checkpoint
 from tests.redis_groups import sentinel_group
 from tests.redis_server import RedisServer
@@ -31,6 +33,8 @@ _NUM_ROUTERS, _NUM_WORKERS, _LANES_PER_WORKER = 2, 3, 36
 # With one worker lost, each of the others has lanes for most of them, and for forks beside their sources.
 _NUM_AT_ONCE = 24
 _NUM_SCRIPTS = 24
+_NUM_LAYERS = 12  # of the model, which says what its draft model of four says: drafts pay, and most are right
+_SPECULATIONS = ("ngram", "draft-model")
 _BETWEEN_SECONDS = (0.2, 1.5)
 _SETTLE_SECONDS = 30.0
 _MAX_LOG_LINES = 20
@@ -40,8 +44,6 @@ _OF_A_LOSS = (
     *(kakeya.SessionNotFound, kakeya.SessionClosed, kakeya.HistoryLengthMismatch),
     *(kakeya.WorkerLost, kakeya.OperationStopped, kakeya.BoundaryNotReachable),
 )
-# A primary that is cut off takes no writes for longer than a second.
-_CAREFUL = ("--appendfsync", "always", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "1")
 _ROUTER_FLAGS = (
     *("--heartbeat-interval-seconds=0.3", "--worker-lease-seconds=2.5", "--operation-lease-seconds=1.5"),
     *("--reap-interval-seconds=0.2", "--recovery-seconds=0.2"),
@@ -52,8 +54,8 @@ class Chaos(SeededProof):
     """Sessions on a runtime of real processes that are killed, stopped and ended at random, held against undisturbed
     ones. Exits with 1 when a session's tokens differ, a client saw an error while Redis was well, or an INTERNAL one at
     any time, or anything was left at the end. Runs of one seed cause the same faults in the same order, at times that
-    differ. Half of the conversations take each turn in one call, and half of either kind draft tokens; the undisturbed
-    ones take several calls and draft none.
+    differ. Half of the conversations take each turn in one call. Of either kind half are drafted for by `ngram`, half
+    by a smaller model; the undisturbed ones take several calls and draft none.
     """
 
     SEED: ClassVar = "CHAOS_SEED"
@@ -67,12 +69,23 @@ class Chaos(SeededProof):
         "whether Redis is a primary and a replica behind Sentinel, and half of the faults kill the primary",
         reason="one Redis has more faults",
     )
+    redis_replicas: int = setting(
+        1,
+        "with --sentinel: how many have to have what is acknowledged; 0: none, so that a failover may lose some of it",
+        unit="replicas",
+        reason="nothing is lost",
+        ge=0,
+        le=1,
+    )
 
     def prove(self, directory: Path, progress: Progress) -> Report:
         """Workers and routers behind links, whose snapshots go to a disk that is full or slow at times."""
-        model, snapshots = save_random_checkpoint(directory / "random"), directory / "snapshots"
+        draft_model, snapshots = save_random_checkpoint(directory / "small"), directory / "snapshots"
+        write_tokenizer(draft_model)
+        model = save_more_layers(draft_model, directory / "random", _NUM_LAYERS)
         disk = FaultyDisk(snapshots, directory)
         environment = disk.environment | {
+            "KAKEYA_WORKER_DRAFT_MODEL": str(draft_model),
             "KAKEYA_WORKER_SNAPSHOTS": str(snapshots),
             "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "1",
             "KAKEYA_WORKER_SNAPSHOT_SWEEP_SECONDS": "5",
@@ -83,15 +96,20 @@ class Chaos(SeededProof):
             own = None if self.sentinel else stack.enter_context(redis_disk(directory))
             redis: RedisServer | None = own.redis if own is not None else None
             if self.sentinel:
-                redis = group = stack.enter_context(sentinel_group(1, *_CAREFUL))
-                flags = (*flags, "--redis", group.sentinel_url, "--redis-replicas=1")
+                # A primary that is cut off takes no writes for longer than a second.
+                careful = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "1") if self.redis_replicas else ()
+                redis = group = stack.enter_context(sentinel_group(1, "--appendfsync", "always", *careful))
+                flags = (*flags, "--redis", group.sentinel_url, f"--redis-replicas={self.redis_replicas}")
             with runtime(
                 model, directory, num_workers=0, router_flags=flags, environment=environment, redis=redis
             ) as made:
                 for _ in range(_NUM_ROUTERS - 1):
                     made.start_router(*flags)
                 ground = Ground(
-                    made, flags, snapshots, disk, own, has_redis_faults=self.redis, fails_over=self.sentinel
+                    *(made, flags, snapshots, disk, own),
+                    has_redis_faults=self.redis,
+                    fails_over=self.sentinel,
+                    is_replicated=bool(self.redis_replicas),
                 )
                 return asyncio.run(ChaosRun(self, ground, progress).run())
 
@@ -103,7 +121,7 @@ class ChaosRun(Run):
         self._network = Network(ground.made, lanes=_LANES_PER_WORKER)
         self._draw = random.Random(asked.seed)
         self._faults, self._num_caused = Faults(ground, self._network, self._draw), 0
-        self._conversations = Conversations(self.tally, asked.seed, _NUM_SCRIPTS, self._see)
+        self._conversations = Conversations(self.tally, asked.seed, _NUM_SCRIPTS, self._see, _SPECULATIONS)
         self._errors: list[str] = []  # that clients saw while Redis was well
         self._excused: list[str] = []  # what they saw when it was not
         self._logs: list[str] = []  # that name sessions which ended in an error
@@ -130,7 +148,7 @@ class ChaosRun(Run):
         return self.report(
             {
                 "num_sessions": self._conversations.num_sessions,
-                "num_accepted_drafts": self._conversations.num_accepted,
+                "num_accepted_drafts": dict(self._conversations.accepted),
                 "faults": self._faults.counts,
                 "differing": self._conversations.differing,
                 "errors": self._errors,
@@ -161,7 +179,8 @@ class ChaosRun(Run):
         """An error of a session that began then."""
         what = f"{who}: {type(error).__name__}: {error}"
         is_of_loss = isinstance(error, _OF_A_LOSS)
-        unexcused = (kakeya.Internal, *(_OF_A_LOSS if self._asked.sentinel else ()))
+        keeps_all = self._asked.sentinel and self._asked.redis_replicas
+        unexcused = (kakeya.Internal, kakeya.InvariantViolated, *(_OF_A_LOSS if keeps_all else ()))
         if (is_of_loss and self._faults.may_have_lost(began)) or (
             self._faults.redis_is_to_blame and not isinstance(error, unexcused)
         ):

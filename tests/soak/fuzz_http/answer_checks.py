@@ -129,11 +129,22 @@ def may_not_fit(body: dict[str, Any]) -> bool:
 
 def _holds_calls(body: dict[str, Any]) -> bool:
     """Whether a grammar holds its calls: those that are forced, and those of strict tools."""
-    choice, tools = body.get("tool_choice"), body.get("tools") or ()
+    choice, tools = body.get("tool_choice"), [function for _, function in _functions(body)]
     if choice == "required" or (isinstance(choice, dict) and choice.get("type") in ("function", "any", "tool")):
         return bool(tools)
     is_free = choice in (None, "auto") or (isinstance(choice, dict) and choice.get("type") == "auto")
-    return is_free and any((tool.get("function") or tool).get("strict") for tool in tools)
+    return is_free and any(function.get("strict") for function in tools)
+
+
+def _functions(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those that are offered, with their full names; a search has none."""
+    for tool in body.get("tools") or ():
+        if tool.get("type") == "namespace":
+            yield from ((f"{tool['name']}__{inner['name']}", inner) for inner in tool["tools"])
+        else:
+            function = tool.get("function") or tool
+            if function.get("name") is not None:
+                yield function["name"], function
 
 
 def _wants_stream(case: Case) -> bool:
@@ -199,8 +210,9 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
         broken.append(("tool_choice", "a tool that has to be called is offered"))
     if body.get("top_logprobs") and not body.get("logprobs"):
         broken.append(("top_logprobs", "it is only with logprobs"))
-    is_json = (body.get("response_format") or {}).get("type") == "json_object"
-    if body.get("ignore_eos") and (is_json or _forms(body) or _holds_calls(body)):  # Messages know no ignore_eos
+    formats = (body.get("response_format"), (body.get("text") or {}).get("format"))
+    is_json = any((each or {}).get("type") == "json_object" for each in formats)
+    if body.get("ignore_eos") and (is_json or _forms(body) or _holds_calls(body)):  # Messages know none
         broken.append(("ignore_eos", "what has a form has an end"))
     if (body.get("min_tokens") or 0) > _longest_answer(body):
         broken.append(("min_tokens", "an answer may be as long as it must be"))
@@ -210,8 +222,7 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
 def _lacks_called_tool(body: dict[str, Any]) -> bool:
     choice = body.get("tool_choice")
     kind = choice.get("type") if isinstance(choice, dict) else choice
-    offered = [tool.get("function", tool).get("name") for tool in body.get("tools") or ()]
-    offered = [name for name in offered if name is not None]  # a search has none
+    offered = [name for name, _ in _functions(body)]
     if isinstance(choice, dict) and kind in ("tool", "function"):
         return choice.get("function", choice).get("name") not in offered
     return kind in ("any", "required") and not offered

@@ -7,6 +7,7 @@ from schemathesis import Case
 from tests.soak.fuzz_http.stream_checks import MESSAGES, RESPONSES
 
 CONVERSATIONS = "/v1/conversations"
+COMPACT = f"{RESPONSES}/compact"
 OLLAMA = "/api/"
 """Ollama's, below it: its streams are lines, and come unless they are not wanted; its errors are texts."""
 
@@ -17,7 +18,7 @@ def unanswerable(case: Case) -> list[tuple[str, str]]:
         return _unanswerable_of_ollama(case.body)
     if case.path.startswith(CONVERSATIONS) and isinstance(case.body, dict):
         return _equal_ids(case.body)
-    if case.path == RESPONSES and isinstance(case.body, dict):
+    if case.path in (RESPONSES, COMPACT) and isinstance(case.body, dict):
         return _unanswerable_items(case.body)
     if not case.path.startswith(MESSAGES) or not isinstance(case.body, dict):
         return []
@@ -55,6 +56,8 @@ def _unanswerable_items(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _without_end(body: dict[str, Any]) -> list[tuple[str, str]]:
     kinds = [item.get("type") for item in items(body)]
+    if "compaction" in kinds:
+        return [("input", "a compaction is one of this server's")]
     if not isinstance(body.get("input"), str) and all(kind == "reasoning" for kind in kinds):
         return [("input", "there is something to answer")]
     is_open, before = False, ""

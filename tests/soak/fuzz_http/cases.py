@@ -17,6 +17,7 @@ from schemathesis.generation.overrides import Override
 
 from tests.integration.open_http import MODEL
 from tests.soak.fuzz_http.answer_checks import POSITIVE, mode_of
+from tests.soak.fuzz_http.stream_checks import RESPONSES
 
 MAX_CHOICES = 4
 """What the shim is told to give at most, as a number that the document says."""
@@ -129,9 +130,11 @@ def _draw(operation: Any, mode: GenerationMode, number: int, seed: int, send: Se
         each()
 
 
-def tamed(body: dict[str, Any], manner: Manner, vocab_size: int) -> dict[str, Any]:
+def tamed(body: dict[str, Any], manner: Manner, vocab_size: int, path: str) -> dict[str, Any]:
     """A valid body as it is sent."""
     tame = bounded(body)
+    if path == RESPONSES and manner is not Manner.WILD and body.get("input") is None:
+        tame["input"] = "Hello"  # which few are drawn with, and nothing is answered without
     if manner is Manner.STREAMED:
         tame["stream"] = True
     return tame if manner is Manner.WILD else _of_the_model(tame, vocab_size)

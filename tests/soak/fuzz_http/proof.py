@@ -94,7 +94,7 @@ class FuzzHttpRun(Run):
     def _send(self, case: Case, manner: Manner) -> None:
         if isinstance(case.body, dict):
             is_valid = mode_of(case) == POSITIVE
-            case.body = tamed(case.body, manner, self._vocab_size) if is_valid else bounded(case.body)
+            case.body = tamed(case.body, manner, self._vocab_size, case.path) if is_valid else bounded(case.body)
         try:
             response = case.call(session=self._session, timeout=_CALL_SECONDS)
         except requests.RequestException as error:
