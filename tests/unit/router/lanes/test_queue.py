@@ -474,13 +474,12 @@ async def test_a_pass_that_stumbles_is_followed_by_the_next(stack: Stack, patien
     held = await patient.session()
     call = await waiting(stack, patient)
     kept = await stack.redis.hgetall(KEYS.waiters)
-    await stack.redis.delete(KEYS.waiters)
     with structlog.testing.capture_logs() as lines:
-        await stack.redis.set(KEYS.waiters, "not a hash")
+        await stack.redis.set(KEYS.waiters, "not a hash")  # at once: a tick that finds no key has the waiter queue anew
         while not any(line["event"] == "the queue's tick has failed and goes on" for line in lines):
             await asyncio.sleep(0.05)
-    await stack.redis.delete(KEYS.waiters)
-    await stack.redis.hset(KEYS.waiters, mapping=kept)
+    async with stack.redis.pipeline(transaction=True) as together:
+        await together.delete(KEYS.waiters).hset(KEYS.waiters, mapping=kept).execute()
     (lease,) = (name for name in kept if name.endswith("|lease_until_ms"))
 
     async def renewed() -> bool:
