@@ -60,7 +60,7 @@ async def test_what_is_no_protobuf_is_an_invalid_request_of_every_rpc(client: Cl
 
 async def test_a_client_that_vanished_leaves_its_session_free(stack: Stack) -> None:
     # The lease is long: the session must be free because the client is seen to be gone.
-    direct = await stack.router(keepalive_seconds=1, keepalive_timeout_seconds=0.5, operation_lease_seconds=30)
+    direct = await stack.router(keepalive_seconds=1, keepalive_timeout_seconds=2, operation_lease_seconds=30)
     worker = await stack.worker(direct)
     session_id = await direct.session()
     await direct.append(session_id, [1])

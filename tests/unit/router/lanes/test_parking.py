@@ -570,13 +570,14 @@ async def test_a_resumed_session_makes_room_by_closing_where_that_is_the_policy(
 
 @pytest.mark.parametrize("admission", ["evict-idle", "queue"])
 async def test_a_resumed_session_waits_where_nobody_gives_way(stack: Stack, admission: str) -> None:
-    client = await stack.router(admission=admission, close_idle_after_seconds=3600, queue_seconds=0.3)
+    rules: dict[str, Any] = {"admission": admission, "close_idle_after_seconds": 3600}
+    hasty, client = await stack.router(**rules, queue_seconds=0.3), await stack.router(**rules, queue_seconds=600)
     await stack.worker(client, num_lanes=1)
     first = await client.session()
     await client.append(first, [1])
     await client.park(first)
     second = await client.session()
     with pytest.raises(QueueTimedOut):
-        await client.append(first, [2], expected_history_length=1)
+        await hasty.append(first, [2], expected_history_length=1)
     await client.close(second)
     assert (await client.append(first, [2])).history_length == 2

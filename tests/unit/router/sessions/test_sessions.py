@@ -159,13 +159,13 @@ async def _single(worker: FakeWorker) -> bool:
 
 
 async def test_opening_may_take_longer_than_an_operations_lease(stack: Stack, worker: FakeWorker) -> None:
-    client = await stack.router(operation_lease_seconds=0.1)
+    client, patient = await stack.router(operation_lease_seconds=0.1), await stack.router()
     worker.flowing.clear()
     creating = asyncio.create_task(client.session())
     await eventually(lambda: _opening(worker))
     await asyncio.sleep(0.3)
     worker.flowing.set()
-    assert (await client.append(await creating, [1])).history_length == 1
+    assert (await patient.append(await creating, [1])).history_length == 1
     assert worker.calls["OpenSession"] == 1
 
 
@@ -176,7 +176,10 @@ async def test_a_worker_that_does_not_answer_in_time_is_passed_over(
     silent = await stack.worker(client, "worker-a", num_lanes=8)
     await stack.worker(client, "worker-b", num_lanes=4)
     silent.flowing.clear()
-    assert (await client.info(await client.session())).worker == "worker-b"
+    creating = asyncio.create_task(client.session())
+    await eventually(lambda: _opening(silent))
+    monkeypatch.setattr(opening, "LANE_SECONDS", 60.0)  # the other one has all the time that it needs
+    assert (await client.info(await creating)).worker == "worker-b"
     assert (await client.workers())["worker-a"].reserved_bytes == 0
 
 
