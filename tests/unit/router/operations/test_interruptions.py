@@ -85,11 +85,16 @@ async def _length(worker: FakeWorker, session_id: str) -> int:
 async def test_a_deadline_reaches_the_worker(stack: Stack, client: Client, worker: FakeWorker) -> None:
     session_id = await client.session()
     await client.append(session_id, [1])
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        async for _ in client.generating(session_id, 1_000_000, timeout=0.3):
-            pass
-    assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert await _agrees(stack, client, worker, session_id) > 1
+    length = 1
+    for timeout_seconds in (0.3, 3, 30):  # where the machine is busy nothing may have come within the first
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            async for _ in client.generating(session_id, 1_000_000, timeout=timeout_seconds):
+                pass
+        assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        length = await _agrees(stack, client, worker, session_id)
+        if length > 1:
+            break
+    assert length > 1
 
 
 async def test_a_deadline_that_only_the_worker_sees(stack: Stack, client: Client, worker: FakeWorker) -> None:
