@@ -3,13 +3,15 @@
 import itertools
 import secrets
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from kakeya.text.rendering.kept import Kept
 from kakeya_http_shim.requests.messages import for_template
 from kakeya_http_shim.responses_api.as_chat import Stretch, chat_messages, items_of
+from kakeya_http_shim.responses_api.kept import kept_items
 from kakeya_http_shim.responses_api.kept.kept_items import BLOCK_BYTES, KeptItems, stretch
 from kakeya_http_shim.responses_api.kept.kept_response import Conversation, KeptResponse
 from kakeya_http_shim.responses_api.kept.packing import Unpacking, Unreadable, log, packed, records
@@ -44,10 +46,18 @@ def as_kept(items: list[dict[str, Any]]) -> list[bytes]:
     return [*KeptItems(items).packed]
 
 
-def test_they_are_unpacked_as_they_were_packed() -> None:
+@pytest.fixture
+def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What was packed before this was packed by another server."""
+    return lambda: monkeypatch.setattr(kept_items, "_blocks", Kept(1 << 25))
+
+
+def test_they_are_unpacked_as_they_were_packed(forget: Callable[[], None]) -> None:
     for number in (0, 1, 40):
         items = turns(number)
-        kept = KeptItems.unpacked(as_kept(items), Unpacking())
+        packed = as_kept(items)
+        forget()
+        kept = KeptItems.unpacked(packed, Unpacking())
         assert ([*kept], len(kept), kept[:1]) == (items, len(items), items[:1])
         assert [each.id for each in items_of(kept.stretches)] == [each["id"] for each in items]
 
@@ -79,13 +89,48 @@ def test_what_nothing_was_said_before_is_as_it_is() -> None:
     assert ([*both.kept], both.items) == ([*kept, *kept], [*said.items, *said.items])
 
 
-def test_a_block_that_is_remembered_is_not_unpacked_again() -> None:
+def test_a_block_that_is_remembered_is_not_unpacked_again(forget: Callable[[], None]) -> None:
     blocks = as_kept(turns(60))
+    forget()
     with pytest.raises(Unreadable):
         KeptItems.unpacked(blocks, Unpacking(BLOCK_BYTES))
     KeptItems.unpacked(blocks, Unpacking())
-    again = KeptItems.unpacked(blocks, Unpacking(BLOCK_BYTES))
+    again = KeptItems.unpacked(blocks, Unpacking(0))
     assert len(again) == 120
+
+
+def test_a_block_that_was_packed_here_is_not_unpacked_at_all(forget: Callable[[], None]) -> None:
+    """What is new is made of, and nothing else, and it comes to the same."""
+    kept, nothing = KeptItems(), Unpacking(0)
+    for number in range(60):
+        packed = [*kept.followed_by(turns(1)).packed]
+        kept = KeptItems.unpacked(packed, nothing)
+        assert sum(len(each.items) for each in kept.stretches) == len(kept) == 2 * (number + 1)
+        begun = kept._blocks[-1].begun
+        assert kept._blocks[-1].stretches[: len(begun)] == begun
+    ours = [(items_of(kept.stretches), [message for each in kept.stretches for message in each.messages])]
+    assert len(kept._blocks) > 3
+    assert max(len(block.begun) for block in kept._blocks) > 3
+    forget()
+    kept = KeptItems.unpacked(packed, Unpacking())
+    assert [(items_of(kept.stretches), [message for each in kept.stretches for message in each.messages])] == ours
+
+
+def test_a_block_takes_the_place_of_what_it_began_as() -> None:
+    begun = as_kept(turns(1))
+    KeptItems.unpacked(begun, Unpacking(0)).followed_by(turns(1)).packed  # noqa: B018  # it is made when it is asked for
+    with pytest.raises(Unreadable):
+        KeptItems.unpacked(begun, Unpacking(0))
+
+
+def test_blocks_of_a_server_that_fills_them_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, new = turns(6), turns(1)
+    kept = KeptItems.unpacked(as_kept(begun), Unpacking(0))
+    monkeypatch.setattr(kept_items, "BLOCK_BYTES", 2000)
+    packed = [*kept.followed_by(new).packed]
+    assert len(packed) > 3
+    again = KeptItems.unpacked(packed, Unpacking(0))
+    assert [each.id for each in items_of(again.stretches)] == [each["id"] for each in [*begun, *new]]
 
 
 def test_what_is_unpacked_has_a_bound_for_all_of_it() -> None:
@@ -99,12 +144,13 @@ def test_what_is_unpacked_has_a_bound_for_all_of_it() -> None:
             unpacking.unpacked(data)
 
 
-def test_what_is_remembered_takes_no_more_than_is_counted() -> None:
+def test_what_is_remembered_takes_no_more_than_is_counted(forget: Callable[[], None]) -> None:
     """Also where a client sends what takes many times its letters."""
     many: list[list[Any]] = [[], [[] for _ in range(20_000)], [{"a": 1000} for _ in range(20_000)]]
     for more in many:
         items = [{**item("call"), "parsed_arguments": more}, *turns(20)]
         full, _ = as_kept(items)[:2]
+        forget()
         tracemalloc.start()
         try:
             block = KeptItems.unpacked([full, packed([])], Unpacking())._blocks[0]
@@ -112,6 +158,14 @@ def test_what_is_remembered_takes_no_more_than_is_counted() -> None:
         finally:
             tracemalloc.stop()
         assert 20_000 < taken <= len(block) < 1 << 26
+
+
+def test_messages_are_made_once() -> None:
+    """Where nothing but an answer stands in the latest stretch, too: it does not begin in an older one."""
+    given = ResponsesRequest.model_validate({"model": "m", "input": [KINDS["user"]]})
+    before = [stretch([item("user"), item("answer"), item("user")]), stretch([item("answer")])]
+    made = [id(message) for each in before for message in each.messages]
+    assert [id(message) for message in chat_messages(given, before)][:-1] == made
 
 
 def _kinds() -> Iterator[tuple[str, ...]]:

@@ -173,6 +173,16 @@ def test_texts_are_kept_up_to_a_length() -> None:
     assert [made_anew(*each) for each in asked] == [1, 1, 0, 1, 0, 1, 0, 1, 1, 0]
 
 
+def test_what_is_forgotten_makes_room() -> None:
+    kept: Kept[str] = Kept(8)
+    for name in (b"a", b"b"):
+        kept.get(name, lambda: "text")
+    for _ in range(2):
+        kept.forget(b"a")
+    assert kept.get(b"c", lambda: "more") == "more"
+    assert [kept.get(name, lambda: "anew") for name in (b"b", b"a", b"c")] == ["text", "anew", "anew"]
+
+
 def test_a_text_that_two_make_at_once_is_kept_once() -> None:
     kept: Kept[str] = Kept(4)
     assert kept.get(b"a", lambda: kept.get(b"a", lambda: "text")) == "text"

@@ -161,7 +161,10 @@ def _joined(said: Iterable[Stretch]) -> Iterator[Message]:
     """Message by message, where an answer may begin in one stretch and end in a later one."""
     together: list[Stretch] = []
     for stretch in said:
-        if together and stretch.items and not isinstance(stretch.items[0], _OfModel):
+        if not stretch.items:
+            continue
+        goes_on = isinstance(stretch.items[0], _OfModel)
+        if together and not (goes_on and isinstance(together[-1].items[-1], _OfModel)):
             yield from _of_all(together)
             together = []
         together.append(stretch)

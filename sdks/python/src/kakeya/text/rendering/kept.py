@@ -43,3 +43,9 @@ class Kept(Generic[Made]):
             while self._length > self._max_length:
                 self._length -= len(self._kept.popitem(last=False)[1])
         return made
+
+    def forget(self, key: bytes) -> None:
+        """It is not kept any more, if it was."""
+        with self._lock:
+            if key in self._kept:
+                self._length -= len(self._kept.pop(key))

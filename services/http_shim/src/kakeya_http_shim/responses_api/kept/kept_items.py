@@ -1,21 +1,21 @@
 """The items of a conversation as a response keeps them: packed in blocks.
 
 A response has all items of its conversation, and so has the next one. They are packed once: a block that is full goes
-from response to response as it is. What is made of the blocks that were asked for last is remembered by their bytes,
-which a request has to fetch first: it is the runtime that says whose a response is, and whether it is still kept.
+from response to response as it is. What the latest blocks were made of, or into, is remembered by their bytes, which a
+request has to fetch first: it is the runtime that says whose a response is, and whether it is still kept.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Final, overload
+from typing import Any, Final, Self, overload
 
 from pydantic import TypeAdapter, ValidationError
 
 from kakeya.text.rendering.kept import Kept
 from kakeya_http_shim.responses_api.as_chat import Stretch
 from kakeya_http_shim.responses_api.input_items import InputItem, InputItems
-from kakeya_http_shim.responses_api.kept.packing import Unpacking, Unreadable, packed_list, text
+from kakeya_http_shim.responses_api.kept.packing import Unpacking, Unreadable, compressed, listed, text
 
 _ITEMS: Final = TypeAdapter[list[InputItem]](InputItems)
 BLOCK_BYTES: Final = 16 << 10
@@ -34,14 +34,27 @@ class Block:
 
     Attributes:
         packed: as `packing` has them.
-        kept, stretch: as they are kept, and as requests have them. Several may do so at once.
+        kept: as they are kept. Several requests may have them at once.
+        begun: the first of them as requests have them, where that is known.
         num_bytes: that all this takes in memory, at most.
     """
 
     packed: bytes
     kept: Sequence[dict[str, Any]]
-    stretch: Stretch
+    begun: Sequence[Stretch]
     num_bytes: int
+
+    @classmethod
+    def of(cls, packed: bytes, told: bytes, kept: Sequence[dict[str, Any]], begun: Sequence[Stretch] = ()) -> Self:
+        """One with this text."""
+        num_bytes = len(packed) + len(told) + sum(map(told.count, _MARKS)) * _MARK_BYTES
+        return cls(packed, kept, begun, num_bytes)
+
+    @cached_property
+    def stretches(self) -> Sequence[Stretch]:
+        """All of them as requests have them. Raises ValidationError."""
+        num_begun = sum(len(each.items) for each in self.begun)
+        return [*self.begun, stretch(self.kept[num_begun:])]
 
     def __len__(self) -> int:
         """Bytes in memory, for `Kept`."""
@@ -82,7 +95,7 @@ class KeptItems(Sequence[dict[str, Any]]):
     @property
     def stretches(self) -> Sequence[Stretch]:
         """As a request has them. Raises ValidationError."""
-        return [*(block.stretch for block in self._blocks), stretch(self._new)]
+        return [*(each for block in self._blocks for each in block.stretches), stretch(self._new)]
 
     @cached_property
     def packed(self) -> Sequence[bytes]:
@@ -90,15 +103,14 @@ class KeptItems(Sequence[dict[str, Any]]):
         if self._blocks and not self._new:
             return [block.packed for block in self._blocks]
         full, last = self._blocks[:-1], self._blocks[-1:]
-        begun = [item for block in last for item in block.kept]
-        return [*(block.packed for block in full), *_packed([*begun, *self._new])]
+        return [block.packed for block in (*full, *_made(last, self._new))]
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes], unpacking: Unpacking) -> "KeptItems":
         """Of such. Raises Unreadable: they are none, or too much of them is not remembered."""
-        *full, last = packed
-        blocks = [_blocks.get(each, partial(_block, each, unpacking)) for each in full]
-        return cls(blocks=[*blocks, _block(last, unpacking)])
+        if not packed:
+            raise Unreadable
+        return cls(blocks=[_blocks.get(each, partial(_block, each, unpacking)) for each in packed])
 
     @cached_property
     def _all(self) -> Sequence[dict[str, Any]]:
@@ -112,25 +124,45 @@ def stretch(kept: Iterable[dict[str, Any]]) -> Stretch:
 
 def _block(packed: bytes, unpacking: Unpacking) -> Block:
     kept, told = unpacking.unpacked(packed)
-    num_bytes = len(packed) + len(told) + sum(map(told.count, _MARKS)) * _MARK_BYTES
     try:
-        return Block(packed, kept, stretch(kept), num_bytes)
+        block = Block.of(packed, told, kept)
+        _ = block.stretches
     except (ValidationError, TypeError) as error:
         raise Unreadable from error
+    return block
 
 
-def _packed(items: Iterable[dict[str, Any]]) -> list[bytes]:
-    """Each but the last one is a full block."""
-    found: list[bytes] = []
+def _made(last: Sequence[Block], new: Iterable[dict[str, Any]]) -> Iterator[Block]:
+    """Each but the last one is full. They are remembered, in the place of the one that was the last.
+
+    Args:
+        last: the block that is not full yet, where there is one.
+    """
+    begun = [each for block in last for each in block.stretches]
+    num_begun = sum(len(each.items) for each in begun)
+    for block in last:
+        _blocks.forget(block.packed)
+    for items, texts in _parted([*(item for block in last for item in block.kept), *new]):
+        told = listed(texts)
+        packed = compressed(told)
+        known = begun if num_begun <= len(items) else ()
+        yield _blocks.get(packed, partial(Block.of, packed, told, items, known))
+        begun, num_begun = [], 0
+
+
+def _parted(items: Iterable[dict[str, Any]]) -> Iterator[tuple[Sequence[dict[str, Any]], Sequence[str]]]:
+    """The items of each block, and their texts."""
+    found: list[dict[str, Any]] = []
     texts: list[str] = []
     num_bytes = 0
     for item in items:
         if num_bytes >= BLOCK_BYTES and _is_of_client(item):
-            found.append(packed_list(texts))
-            texts, num_bytes = [], 0
+            yield found, texts
+            found, texts, num_bytes = [], [], 0
+        found.append(item)
         texts.append(text(item))
         num_bytes += len(texts[-1])
-    return [*found, packed_list(texts)]
+    yield found, texts
 
 
 def _is_of_client(item: Mapping[str, Any]) -> bool:

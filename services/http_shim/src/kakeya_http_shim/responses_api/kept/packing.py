@@ -26,12 +26,17 @@ def text(told: Any) -> str:
 
 def packed(told: Any) -> bytes:
     """For the runtime, which does not look inside."""
-    return _compressed(text(told))
+    return compressed(text(told).encode())
 
 
-def packed_list(texts: Iterable[str]) -> bytes:
-    """Likewise a list of what has these texts."""
-    return _compressed(f"[{','.join(texts)}]")
+def listed(texts: Iterable[str]) -> bytes:
+    """The text of a list of what has these."""
+    return f"[{','.join(texts)}]".encode()
+
+
+def compressed(told: bytes) -> bytes:
+    """A text, packed."""
+    return zlib.compress(told, _LEVEL)
 
 
 class Unpacking:
@@ -69,7 +74,3 @@ def records(data: bytes) -> Iterator[bytes]:
         start = place + _LENGTH_BYTES
         place = start + int.from_bytes(data[place:start])
         yield data[start:place]
-
-
-def _compressed(told: str) -> bytes:
-    return zlib.compress(told.encode(), _LEVEL)
