@@ -208,6 +208,11 @@ async def test_a_client_that_does_not_read_pauses_the_worker(client: Client, wor
         for _ in range(10):
             await stream.read()
         lane = worker.lanes[session_id]
+
+        async def is_ahead() -> bool:
+            return len(lane.token_ids) - 1 - 10 > CREDITS
+
+        await eventually(is_ahead)
         length = -1
         while length != len(lane.token_ids):
             length = len(lane.token_ids)
