@@ -148,7 +148,7 @@ async def test_the_next_worker_is_tried_when_one_is_full_or_away(stack: Stack, c
 async def test_when_all_workers_are_full_after_all_nothing_is_left(
     stack: Stack, client: Client, worker: FakeWorker
 ) -> None:
-    worker.failures["OpenSession"] = [NoCapacity("an orphan is in the way")]
+    worker.failures["OpenSession"] = [NoCapacity("an orphan is in the way")] * 100  # it is asked again after 10 ms
     with pytest.raises(NoCapacity):
         await client.create(request_id="r")
     assert not await stack.session_keys()
