@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import urllib.request
 
 import pytest
@@ -24,18 +23,13 @@ from tests.end_to_end.containers.engine import (
     Published,
     compose,
     docker,
-    has_image,
-    with_profiles,
 )
+from tests.end_to_end.containers.watched import NEEDS_PROMETHEUS, watching
 from tests.integration.processes import wait_until
-from tests.prometheus_server import Prometheus
 
 pytestmark = NEEDS_ENGINE
 # Of kakeya-nano, the default model: layers, kv heads, head_dim, type, K and V.
 BYTES_PER_TOKEN = 6 * 2 * 32 * kv_item_bytes("bfloat16") * 2
-OBSERVED = with_profiles("observability")
-# Of the profile's images the one that CI's engine has: made of Debian's package.
-PROMETHEUS = "prom/prometheus:latest"
 
 
 def test_everything_is_healthy_and_nobody_is_root(stack: Published) -> None:
@@ -82,16 +76,9 @@ def test_the_live_page_is_served_where_it_was_asked_for(stack: Published) -> Non
         assert "<html" in page.read().decode()
 
 
-@pytest.mark.skipif(not has_image(PROMETHEUS), reason=f"there is no image {PROMETHEUS}")
+@NEEDS_PROMETHEUS
 def test_with_the_profile_prometheus_watches_all(stack: Published) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = str(listener.getsockname()[1])
-    watched = {"KAKEYA_PROMETHEUS_IMAGE": PROMETHEUS, "KAKEYA_PROMETHEUS_PORT": port}
-    compose(*OBSERVED, "up", "-d", "--wait", "--no-recreate", "prometheus", environment=stack.environment | watched)
-    assert compose(*OBSERVED, "ps", "--format", "{{.Health}}", "prometheus") == "healthy"
-    prometheus = Prometheus(f"127.0.0.1:{port}")
-    all_of = {"router:9464", "worker-1:9464", "worker-2:9464", "http:8000"}
-    wait_until(lambda: prometheus.targets() == dict.fromkeys(all_of, ""), "all are scraped")
+    prometheus = watching(stack.environment)
     assert prometheus.value('max(kakeya_router_workers{state="ready"})') == 2
     wait_until(lambda: set(prometheus.rules().values()) == {"ok"}, "all alerts are looked at")
     assert prometheus.firing() == {}

@@ -12,6 +12,7 @@ import pytest
 import kakeya
 from tests.end_to_end.containers.chat import chat
 from tests.end_to_end.containers.engine import NEEDS_ENGINE, Published, compose
+from tests.end_to_end.containers.watched import NEEDS_PROMETHEUS, watching
 from tests.integration.processes import wait_until
 
 pytestmark = NEEDS_ENGINE
@@ -21,10 +22,12 @@ class Secured(NamedTuple):
     """The stack with keys and TLS.
 
     Attributes:
+        variables: of all its commands.
         secrets: which nothing may show.
     """
 
     stack: Published
+    variables: dict[str, str]
     ca: Path
     key: str
     secrets: tuple[str, ...]
@@ -49,15 +52,15 @@ def secured(stack: Published, tmp_path_factory: pytest.TempPathFactory) -> Secur
     compose("run", "--rm", "-T", "certificates")
     ca = tmp_path_factory.mktemp("tls") / "ca.pem"
     ca.write_text(compose("run", "--rm", "-T", "--entrypoint", "cat", "certificates", "/tls/ca.pem"))
-    variables = {
+    variables = stack.environment | {
         "KAKEYA_AUTH": "keys",
         "KAKEYA_ADMIN_KEY": key,
         "KAKEYA_JOIN_TOKEN": token,
         "KAKEYA_ROUTER_INSECURE": "false",
         "KAKEYA_TLS": "on",
     }
-    compose("up", "-d", "--wait", environment=stack.environment | variables)
-    return Secured(stack, ca, key, (key, token))
+    compose("up", "-d", "--wait", environment=variables)
+    return Secured(stack, variables, ca, key, (key, token))
 
 
 async def test_the_whole_stack_asks_for_keys(secured: Secured) -> None:
@@ -86,6 +89,11 @@ def test_nobody_is_served_without_tls(secured: Secured) -> None:
         pytest.raises(kakeya.Unavailable),
     ):
         client.create_session()
+
+
+@NEEDS_PROMETHEUS
+def test_prometheus_watches_what_serves_tls(secured: Secured) -> None:
+    assert watching(secured.variables).value("kakeya_http_in_flight_requests") >= 0
 
 
 async def test_certificates_are_replaced_while_calls_run(secured: Secured) -> None:

@@ -98,8 +98,9 @@ def test_traces_go_from_the_services_to_jaeger() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
-def test_promtool_takes_prometheuss_configuration() -> None:
-    command = ["promtool", "check", "config", str(OPS / "prometheus" / "prometheus.yaml")]
+@pytest.mark.parametrize("name", ["prometheus", "prometheus-tls"])
+def test_promtool_takes_prometheuss_configuration(name: str) -> None:
+    command = ["promtool", "check", "config", str(OPS / "prometheus" / f"{name}.yaml")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -112,7 +113,17 @@ def test_prometheus_scrapes_what_the_stack_has() -> None:
     assert scraped == {"router:9464", "worker-1:9464", "worker-2:9464", "http:8000"}
     assert "0.0.0.0:9464" in all_of["router"]["environment"]["KAKEYA_ROUTER_METRICS_BIND"]
     told = next(flag for flag in all_of["prometheus"]["entrypoint"] if flag.startswith("--config.file="))
-    assert _in_repository("prometheus", told.partition("=")[2]) == OPS / "prometheus" / "prometheus.yaml"
+    place = told.partition("=")[2]
+    for secured, name in (("", "prometheus.yaml"), ("-tls", "prometheus-tls.yaml")):
+        file = _in_repository("prometheus", place.replace("${KAKEYA_TLS:+-tls}", secured))
+        assert file == OPS / "prometheus" / name
+
+
+def test_where_the_stack_serves_tls_the_shim_alone_is_scraped_otherwise() -> None:
+    config, secured = (read(OPS / "prometheus" / f"{name}.yaml") for name in ("prometheus", "prometheus-tls"))
+    (job,) = (job for job in config["scrape_configs"] if job["job_name"] == "kakeya-http")
+    job |= {"scheme": "https", "tls_config": {"ca_file": "/tls/ca.pem", "server_name": "127.0.0.1"}}
+    assert secured == config
 
 
 def test_grafana_is_provisioned_with_what_is_there() -> None:
