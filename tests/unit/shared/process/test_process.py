@@ -130,15 +130,6 @@ def test_a_full_disk_of_its_log_does_not_end_a_service() -> None:
     assert process.returncode == 0
 
 
-@pytest.fixture(autouse=True)
-def _signals_restored() -> Iterator[None]:
-    """uvloop leaves the handlers of a loop that has ended."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture
 def _logging_restored() -> Iterator[None]:
     with logs_as_they_were():
