@@ -286,3 +286,15 @@ async def test_what_redis_has_evicted_is_gone(stack: Stack, client: Client, work
         await stack.redis.delete(f"kakeya:{{tiny}}:session:{session_id}")
         await stack.redis.zadd("kakeya:{tiny}:expiry", {session_id: 1})  # the reaper finds out
         await viewer.until(lambda viewer: session_id not in viewer.sessions)
+
+
+async def test_where_only_the_subscription_is_lost_viewers_are_told(own_redis: RedisServer) -> None:
+    """Something may have been missed, although all else is answered."""
+    async with stack_on(own_redis.url) as stack:
+        client = await stack.router()
+        await stack.worker(client)
+        async with viewing(client) as viewer:
+            await stack.redis.client_kill_filter(_type="pubsub")
+            with pytest.raises(StoreUnavailable):
+                await viewer.until(lambda _: False)
+            assert (await client.append(await client.session(), [1])).history_length == 1
