@@ -10,10 +10,10 @@ import pytest
 
 from kakeya.text.rendering.kept import Kept
 from kakeya_http_shim.requests.messages import for_template
-from kakeya_http_shim.responses_api.as_chat import Stretch, chat_messages, items_of
+from kakeya_http_shim.responses_api.as_chat import Stretch, chat_messages, items_of, own_items
 from kakeya_http_shim.responses_api.kept import kept_items
 from kakeya_http_shim.responses_api.kept.kept_items import BLOCK_BYTES, KeptItems, stretch
-from kakeya_http_shim.responses_api.kept.kept_response import Conversation, KeptResponse
+from kakeya_http_shim.responses_api.kept.kept_response import Conversation, KeptResponse, items_to_keep
 from kakeya_http_shim.responses_api.kept.packing import Unpacking, Unreadable, log, packed, records
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
 from tests.unit.http_shim.responses_api.asking import RESPONSES, ask
@@ -114,6 +114,17 @@ def test_a_block_that_was_packed_here_is_not_unpacked_at_all(forget: Callable[[]
     forget()
     kept = KeptItems.unpacked(packed, Unpacking())
     assert [(items_of(kept.stretches), [message for each in kept.stretches for message in each.messages])] == ours
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_remembered_is_what_the_bytes_say(kind: str) -> None:
+    """It was made of what a client sent, and not of them."""
+    given = ResponsesRequest.model_validate({"model": "m", "input": [KINDS[kind]]})
+    kept = items_to_keep(own_items(given))
+    (packed,) = as_kept(kept)
+    remembered, (told, _) = KeptItems.unpacked([packed], Unpacking(0)), Unpacking().unpacked(packed)
+    assert [*remembered] == kept == told
+    assert items_of(remembered.stretches) == items_of([stretch(told)])
 
 
 def test_a_block_takes_the_place_of_what_it_began_as() -> None:

@@ -25,7 +25,7 @@ _MARKS: Final = (b",", b"[", b"{")
 _MARK_BYTES: Final = 400
 """What begins a value in a text, and what a value takes in memory beside its text, at most."""
 _REMEMBERED_BYTES: Final = 32 << 20
-"""Some 8,000 items of a few hundred letters: dozens of long conversations, and short ones have no full block."""
+"""Some 8,000 items of a few hundred letters: dozens of long conversations, or hundreds of short ones."""
 
 
 @dataclass(frozen=True)
