@@ -171,6 +171,21 @@ def test_what_is_remembered_takes_no_more_than_is_counted(forget: Callable[[], N
         assert 20_000 < taken <= len(block) < 1 << 26
 
 
+def test_many_short_conversations_take_no_more_than_is_counted(forget: Callable[[], None]) -> None:
+    """As requests have them, too, which is made later."""
+    forget()
+    given = [ResponsesRequest.model_validate({"model": "m", "input": f"Hello {number}"}) for number in range(500)]
+    tracemalloc.start()
+    try:
+        for each in given:
+            (packed,) = as_kept(items_to_keep(own_items(each)))
+            assert len(KeptItems.unpacked([packed], Unpacking(0)).stretches) == 2
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(given) * 1000 < taken <= kept_items._blocks._length
+
+
 def test_messages_are_made_once() -> None:
     """Where nothing but an answer stands in the latest stretch, too: it does not begin in an older one."""
     given = ResponsesRequest.model_validate({"model": "m", "input": [KINDS["user"]]})
