@@ -86,16 +86,17 @@ async def test_a_conversation_goes_on_with_its_thoughts_and_without(thinker: Shi
 
 
 async def test_thoughts_come_encrypted_where_that_is_wanted(thinker: Shim) -> None:
-    thinker.will_say(SAID, SAID, SAID)
+    thought = "hm, what a greeting"  # letters enough not to be among those of a cipher by luck
+    thinker.will_say(f"<think>{thought}</think>Yes.", f"<think>{thought}</think>Yes.", SAID)
     wanted = {"include": ["reasoning.encrypted_content"]}
     whole = await answered(thinker, **wanted)
     told = await events(thinker, input="Hello!", **wanted)
     (added, done) = [event["item"] for event in told if event.get("item", {}).get("type") == "reasoning"]
     assert added["encrypted_content"] is None
-    for thought in (whole["output"][0], done):
-        assert len(thought["encrypted_content"]) > 40
-        assert "hm" not in thought["encrypted_content"]
-        assert thought["content"] == [{"type": "reasoning_text", "text": "hm"}]
+    for item in (whole["output"][0], done):
+        assert len(item["encrypted_content"]) > 40
+        assert thought not in item["encrypted_content"]
+        assert item["content"] == [{"type": "reasoning_text", "text": thought}]
     assert (await ask(thinker, input=[*whole["output"], user("And?")])).status_code == 200  # it is passed over
     again = await thinker.http.get(f"/v1/responses/{told[0]['response']['id']}", params={"stream": "true"})
     assert named(again.text) == told
