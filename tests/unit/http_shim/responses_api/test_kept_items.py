@@ -3,14 +3,14 @@
 import itertools
 import secrets
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from kakeya.text.rendering.kept import Kept
 from kakeya_http_shim.requests.messages import for_template
-from kakeya_http_shim.responses_api.as_chat import Stretch, chat_messages, items_of, own_items
+from kakeya_http_shim.responses_api.as_chat import Stretch, chat_messages, items_of, merged, own_items
 from kakeya_http_shim.responses_api.kept import kept_items
 from kakeya_http_shim.responses_api.kept.kept_items import BLOCK_BYTES, KeptItems, stretch
 from kakeya_http_shim.responses_api.kept.kept_response import Conversation, KeptResponse, items_to_keep
@@ -110,7 +110,7 @@ def test_a_block_that_was_packed_here_is_not_unpacked_at_all(forget: Callable[[]
         assert kept._blocks[-1].stretches[: len(begun)] == begun
     ours = [(items_of(kept.stretches), [message for each in kept.stretches for message in each.messages])]
     assert len(kept._blocks) > 3
-    assert max(len(block.begun) for block in kept._blocks) > 3
+    assert all(len(block.begun) == 1 and len(block.stretches) <= 2 for block in kept._blocks)  # of some 15 turns each
     forget()
     kept = KeptItems.unpacked(packed, Unpacking())
     assert [(items_of(kept.stretches), [message for each in kept.stretches for message in each.messages])] == ours
@@ -210,6 +210,15 @@ def test_messages_are_the_same_however_items_are_cut() -> None:
             pairs = [(Stretch.of(items[begin:end]), Stretch.of([])) for begin, end in itertools.pairwise(ends)]
             cut = [each for pair in pairs for each in pair]
             assert [for_template(each) for each in chat_messages(given, cut)] == whole
+            fewer = merged(cut)
+            assert [for_template(each) for each in chat_messages(given, fewer)] == whole
+            assert (items_of(fewer), merged(fewer)) == (items, fewer)
+            assert len(fewer) == 1 + sum(_is_within_answer(kinds, place) for place in ends[1:-1])
+
+
+def _is_within_answer(kinds: Sequence[str], place: int) -> bool:
+    of_model = ("answer", "thought", "call")
+    return kinds[place - 1] in of_model and kinds[place] in of_model
 
 
 def test_no_block_ends_within_an_answer() -> None:

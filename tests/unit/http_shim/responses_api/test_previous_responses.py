@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from kakeya_http_shim.conversations import tags
+from kakeya_http_shim.conversations.fingerprints import fingerprint
+from kakeya_http_shim.requests.messages import Message
 from kakeya_http_shim.responses_api.kept.kept_response import KeptResponse
 from tests.unit.http_shim.responses_api.asking import RESPONSES, answered, ask, put_together, texts, user
 from tests.unit.http_shim.responses_api.asking import named as named_events
@@ -42,6 +45,26 @@ async def test_each_turn_appends_its_own_tokens(live: Shim) -> None:
         before = response["id"]
     items = (await live.http.get(f"{RESPONSES}/{before}/input_items?order=asc&limit=100")).json()["data"]
     assert [item["role"] for item in items] == ["user", *["assistant", "user"] * 5]
+
+
+async def test_what_an_earlier_response_had_is_not_hashed_again(live: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[Message] = []
+
+    def looked_into(message: Message) -> bytes:
+        hashed.append(message)
+        return fingerprint(message)
+
+    monkeypatch.setattr(tags, "fingerprint", looked_into)
+    numbers: list[int] = []
+    said: list[Any] = [user(f"{number}") for number in range(60)]
+    before = None
+    for _ in range(5):
+        _, response = await says(live, said, before, instructions="Be kind.")
+        said, before = [user("And?")], response["id"]
+        numbers.append(len(hashed))
+        hashed.clear()
+    assert numbers[0] > 60, "all of them, once"
+    assert max(numbers[2:]) < 10, numbers
 
 
 async def test_a_stream_goes_on_too(live: Shim) -> None:

@@ -8,7 +8,7 @@ import pytest
 from kakeya_http_shim.answers.writer import Heading
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.messages import MAX_MESSAGES
-from kakeya_http_shim.responses_api.as_chat import chat_request
+from kakeya_http_shim.responses_api.as_chat import Stretch, chat_request, going_on, own_items
 from kakeya_http_shim.responses_api.response_object import ResponseObject
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
@@ -194,6 +194,13 @@ def test_more_items_than_a_chat_may_have() -> None:
     with pytest.raises(ApiError) as refused:
         chat_request(given)
     assert refused.value.status == 400
+    one = ResponsesRequest.model_validate({"input": "a"})
+    items = own_items(given)
+    before = Stretch.of(items[1:])
+    assert len(going_on(chat_request(one), one, [before], {}).messages) == MAX_MESSAGES
+    with pytest.raises(ApiError) as too_many:
+        going_on(chat_request(one), one, [before, Stretch.of(items[:1])], {})
+    assert too_many.value.body() == refused.value.body()
 
 
 def test_usage_is_told_where_the_answer_ends() -> None:

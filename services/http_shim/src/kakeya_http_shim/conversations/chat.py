@@ -1,6 +1,6 @@
 """A chat request, as far as its live session is concerned."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -59,6 +59,19 @@ class TemplateMessages(Sequence[dict[str, Any]]):
 
 
 @dataclass(frozen=True)
+class Linking:
+    """How the chain of a conversation's tags is made.
+
+    Attributes:
+        numbers_calls: its client sends calls of tools back without their ids, or with others.
+        make: as `tags.chain` does.
+    """
+
+    numbers_calls: bool = False
+    make: Callable[[bytes, Sequence[Message]], list[bytes]] = tags.chain
+
+
+@dataclass(frozen=True)
 class Conversation:
     """What was said, and all that the tags of its places depend on.
 
@@ -68,7 +81,6 @@ class Conversation:
         root: what its chain of tags begins with.
         head_root: the same of today, where the chat template writes the date: in a new session that is right.
         tools: what the model may call; None where there are none.
-        numbers_calls: its client sends calls of tools back without their ids, or with others.
     """
 
     messages: Sequence[Message]
@@ -78,7 +90,7 @@ class Conversation:
     root: bytes
     head_root: bytes
     tools: Tools | None = None
-    numbers_calls: bool = False
+    linking: Linking = Linking()
 
     @classmethod
     def of(
@@ -89,7 +101,7 @@ class Conversation:
         on_overflow: str,
         *,
         tools: Tools | None = None,
-        numbers_calls: bool = False,
+        linking: Linking = Linking(),
     ) -> "Conversation":
         """Raises TokenizerError where the chat template does not write its head."""
         tokenizer, given = model.tokenizer, TemplateMessages(messages)
@@ -106,7 +118,7 @@ class Conversation:
         always = root()
         writes_date = any(_CLOCK in template for template in tokenizer.templates)
         today = root(day=datetime.now().date().isoformat()) if writes_date else always
-        return cls(messages, variables, model, on_overflow, always, today, tools, numbers_calls)
+        return cls(messages, variables, model, on_overflow, always, today, tools, linking)
 
     @property
     def tokenizer(self) -> ModelTokenizer:
@@ -114,7 +126,7 @@ class Conversation:
 
     @cached_property
     def chain(self) -> list[bytes]:
-        return tags.chain(self.root, numbered(self.messages) if self.numbers_calls else self.messages)
+        return self.linking.make(self.root, numbered(self.messages) if self.linking.numbers_calls else self.messages)
 
     @cached_property
     def last_answer(self) -> int | None:
@@ -144,7 +156,7 @@ class Conversation:
     def end_tag(self, told: Delta, *, closed: bool) -> bytes:
         """Of the place where its answer ended, if that is this."""
         answer: Message = _as_sent_back(told)
-        if self.numbers_calls and told.has_calls:
+        if self.linking.numbers_calls and told.has_calls:
             answer = numbered([*self.messages, answer])[-1]
         return tags.end_of_answer(self.chain[-1], answer, closed=closed)
 

@@ -58,10 +58,14 @@ def link(before: bytes, message: Message) -> bytes:
     return _hash(_LINK, before + fingerprint(message))
 
 
-def chain(root: bytes, messages: Sequence[Message]) -> list[bytes]:
-    """The root, and behind each message one: the element at `i` stands before message `i`."""
-    found = [root]
-    for message in messages:
+def chain(root: bytes, messages: Sequence[Message], known: Sequence[bytes] = ()) -> list[bytes]:
+    """The root, and behind each message one: the element at `i` stands before message `i`.
+
+    Args:
+        known: what the chain begins with, where that was made before.
+    """
+    found = [*known] or [root]
+    for message in messages[len(found) - 1 :]:
         compacted = message.compacted if isinstance(message, CompactedMessage) else None
         if compacted is None:
             found.append(link(found[-1], message))

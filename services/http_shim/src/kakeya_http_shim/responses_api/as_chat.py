@@ -15,6 +15,7 @@ from kakeya_http_shim.requests.compacted_message import CompactedMessage
 from kakeya_http_shim.requests.fields import problem
 from kakeya_http_shim.requests.generation_fields import KakeyaOptions
 from kakeya_http_shim.requests.messages import (
+    MAX_MESSAGES,
     AssistantMessage,
     Message,
     SystemMessage,
@@ -60,6 +61,19 @@ class Stretch:
         return cls(items, [*_messages(items)])
 
 
+def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """The same with fewer: those that no answer reaches from or into are one with their neighbours."""
+    found: list[list[Stretch]] = []
+    for stretch in _with_items(stretches):
+        if found and not _may_go_on(found[-1][-1], stretch):
+            found[-1].append(stretch)
+        else:
+            found.append([stretch])
+    return [
+        Stretch(items_of(together), [message for each in together for message in each.messages]) for together in found
+    ]
+
+
 def items_of(stretches: Iterable[Stretch]) -> list[InputItem]:
     """All of them."""
     return [item for stretch in stretches for item in stretch.items]
@@ -82,6 +96,22 @@ def chat_request(
         return ChatRequest.model_validate({name: value for name, value in fields.items() if value is not None})
     except ValidationError as error:
         raise problem(error) from None
+
+
+def going_on(chat: ChatRequest, given: ResponsesRequest, before: Sequence[Stretch], unsealed: Unsealed) -> ChatRequest:
+    """The chat that it is behind a conversation.
+
+    Args:
+        chat: that it is by itself, which has been checked; only messages that are kept come to it.
+        before, unsealed: as of `chat_request`.
+
+    Raises:
+        ApiError: as `chat_request` does.
+    """
+    messages = chat_messages(given, before, unsealed)
+    if len(messages) > MAX_MESSAGES:
+        return chat_request(given, before, unsealed)  # which says so
+    return chat.model_copy(update={"messages": messages})
 
 
 def _fields(given: ResponsesRequest) -> dict[str, Any]:
@@ -160,15 +190,21 @@ def own_items(given: ResponsesRequest) -> Sequence[InputItem]:
 def _joined(said: Iterable[Stretch]) -> Iterator[Message]:
     """Message by message, where an answer may begin in one stretch and end in a later one."""
     together: list[Stretch] = []
-    for stretch in said:
-        if not stretch.items:
-            continue
-        goes_on = isinstance(stretch.items[0], _OfModel)
-        if together and not (goes_on and isinstance(together[-1].items[-1], _OfModel)):
+    for stretch in _with_items(said):
+        if together and not _may_go_on(together[-1], stretch):
             yield from _of_all(together)
             together = []
         together.append(stretch)
     yield from _of_all(together)
+
+
+def _with_items(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
+    return (stretch for stretch in stretches if stretch.items)
+
+
+def _may_go_on(before: Stretch, stretch: Stretch) -> bool:
+    """Whether an answer that begins in one may end in the other."""
+    return isinstance(before.items[-1], _OfModel) and isinstance(stretch.items[0], _OfModel)
 
 
 def _of_all(together: Sequence[Stretch]) -> Iterable[Message]:

@@ -19,7 +19,7 @@ from kakeya_http_shim.choices.ask import Ask, Live
 from kakeya_http_shim.choices.forgetting import Watch
 from kakeya_http_shim.choices.held import Held
 from kakeya_http_shim.conversations.branches import Branches
-from kakeya_http_shim.conversations.chat import Chat
+from kakeya_http_shim.conversations.chat import Chat, Linking
 from kakeya_http_shim.conversations.way import Way
 from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
@@ -183,12 +183,12 @@ class ChatRoute(GenerationRoute[ChatRequest]):
 
     Attributes:
         schemas: where the schema of a tool is in the body, by the tool's place.
-        numbers_calls: as of `Conversation`.
+        linking: of the tags of its conversations.
     """
 
     body = ChatRequest
     schemas: ClassVar[str] = "tools[{}].function.parameters"
-    numbers_calls: ClassVar[bool] = False
+    linking = Linking()
     fields: ClassVar[Mapping[str, str]] = {
         **_GRAMMAR_FIELDS,
         "token_ids": "messages",
@@ -242,7 +242,7 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         if body.end != "answer":
             return None
         conversation = await prompts.conversation(
-            body, model, self._on_overflow(body), is_short=caller.is_short, numbers_calls=self.numbers_calls
+            body, model, self._on_overflow(body), is_short=caller.is_short, linking=self.linking
         )
         if conversation is None:
             return None

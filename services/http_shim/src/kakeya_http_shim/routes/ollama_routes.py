@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.choices import ask, thoughts
-from kakeya_http_shim.conversations.chat import Chat
+from kakeya_http_shim.conversations.chat import Chat, Linking
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.ollama_api import described_models
 from kakeya_http_shim.ollama_api.as_chat import chat_request, prompt_request
@@ -64,7 +64,7 @@ class OllamaChatRoute(ChatRoute):
     """POST /api/chat, once it is read."""
 
     fields: ClassVar[Mapping[str, str]] = {**ChatRoute.fields, **_GRAMMAR_FIELDS}
-    numbers_calls: ClassVar[bool] = True
+    linking = Linking(numbers_calls=True)
 
     def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
         if body.enable_thinking and not thoughts.can_be_asked_for(model):

@@ -10,7 +10,7 @@ from kakeya import ServedModel
 from kakeya.text.chat_tokenizer import PromptRefused, PromptTooLong, TemplateStopped, TokenizerError
 from kakeya.text.rendering.budget import patience
 from kakeya_http_shim.choices import ask
-from kakeya_http_shim.conversations.chat import Conversation, TemplateMessages
+from kakeya_http_shim.conversations.chat import Conversation, Linking, TemplateMessages
 from kakeya_http_shim.conversations.tags import Candidate
 from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
@@ -111,18 +111,18 @@ def _rendered(
 
 
 async def conversation(
-    body: ChatRequest, model: TextModel, on_overflow: str, *, is_short: bool, numbers_calls: bool
+    body: ChatRequest, model: TextModel, on_overflow: str, *, is_short: bool, linking: Linking
 ) -> Conversation | None:
     """What a chat's session is found by; None where the chat template does not write its head. Raises ApiError.
 
     Args:
         is_short: the request is, whatever it goes on from.
-        numbers_calls: as of `Conversation`.
+        linking: of its tags.
     """
 
     def made() -> Conversation:
         variables, tools = body.chat_template_kwargs, body.told
-        found = Conversation.of(body.messages, variables, model, on_overflow, tools=tools, numbers_calls=numbers_calls)
+        found = Conversation.of(body.messages, variables, model, on_overflow, tools=tools, linking=linking)
         _ = found.candidates  # of a long one that takes milliseconds
         return found
 

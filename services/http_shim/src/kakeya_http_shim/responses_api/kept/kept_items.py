@@ -13,7 +13,7 @@ from typing import Any, Final, Self, overload
 from pydantic import TypeAdapter, ValidationError
 
 from kakeya.text.rendering.kept import Kept
-from kakeya_http_shim.responses_api.as_chat import Stretch
+from kakeya_http_shim.responses_api.as_chat import Stretch, merged
 from kakeya_http_shim.responses_api.input_items import InputItem, InputItems
 from kakeya_http_shim.responses_api.kept.packing import Unpacking, Unreadable, compressed, listed, text
 
@@ -138,7 +138,7 @@ def _made(last: Sequence[Block], new: Iterable[dict[str, Any]]) -> Iterator[Bloc
     Args:
         last: the block that is not full yet, where there is one.
     """
-    begun = [each for block in last for each in block.stretches]
+    begun = merged(each for block in last for each in block.stretches)
     num_begun = sum(len(each.items) for each in begun)
     for block in last:
         _blocks.forget(block.packed)

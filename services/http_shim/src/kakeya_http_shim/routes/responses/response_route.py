@@ -12,11 +12,13 @@ from starlette.types import Receive, Scope, Send
 from kakeya import AsyncClient
 from kakeya_http_shim.answers.question import Question
 from kakeya_http_shim.choices.held import Held
+from kakeya_http_shim.conversations.chains import Chains
+from kakeya_http_shim.conversations.chat import Linking
 from kakeya_http_shim.live.lasting_answer import LastingAnswer
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
-from kakeya_http_shim.responses_api.as_chat import chat_request, own_items
+from kakeya_http_shim.responses_api.as_chat import chat_request, going_on, own_items
 from kakeya_http_shim.responses_api.kept.kept_items import KeptItems
 from kakeya_http_shim.responses_api.kept.kept_response import Behind, Conversation, KeptResponse, items_to_keep
 from kakeya_http_shim.responses_api.kept.packing import Unreadable
@@ -82,6 +84,7 @@ class ResponsesRoute(ChatRoute):
 
     def __init__(self, desk: Desk, looking: Looking) -> None:
         super().__init__(desk)
+        self.linking = Linking(make=Chains().of)
         self._looking = looking
         self._running = looking.running
         self._sealing = ItemSealing(desk.seals)
@@ -135,7 +138,7 @@ class ResponsesRoute(ChatRoute):
             check_new({item["id"] for item in before.said.kept}, own, "input")
         unsealed = await self._sealing.unsealed(read.given, before.said.items, caller.client, caller.api_key)
         if before.said.kept or unsealed:
-            make = partial(chat_request, read.given, before.said.stretches, unsealed)
+            make = partial(going_on, read.body, read.given, before.said.stretches, unsealed)
             is_short = caller.is_short and not unsealed  # what is behind a compaction is made messages of anew
             read = replace(read, body=await bodies.made(make, is_short=is_short))
         question = await super()._question(read, caller)
@@ -178,7 +181,7 @@ class ResponsesRoute(ChatRoute):
         model = await self._desk.models.find(body.model, api_key)
         body = self._for_model(body, model)
         conversation = await prompts.conversation(
-            body, model, self._on_overflow(body), is_short=False, numbers_calls=self.numbers_calls
+            body, model, self._on_overflow(body), is_short=False, linking=self.linking
         )
         if conversation is None:
             raise not_compactable("writes no head")
