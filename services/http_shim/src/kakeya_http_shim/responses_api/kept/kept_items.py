@@ -5,6 +5,7 @@ from response to response as it is. What the latest blocks were made of, or into
 request has to fetch first: it is the runtime that says whose a response is, and whether it is still kept.
 """
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -98,12 +99,25 @@ class KeptItems(Sequence[dict[str, Any]]):
         return [*(each for block in self._blocks for each in block.stretches), stretch(self._new)]
 
     @cached_property
+    def blocks(self) -> Sequence[Block]:
+        """All of them, packed. Each but the last one is full."""
+        if self._blocks and not self._new:
+            return self._blocks
+        full, last = self._blocks[:-1], self._blocks[-1:]
+        return [*full, *_made(last, self._new)]
+
+    @property
     def packed(self) -> Sequence[bytes]:
         """Block by block."""
-        if self._blocks and not self._new:
-            return [block.packed for block in self._blocks]
-        full, last = self._blocks[:-1], self._blocks[-1:]
-        return [block.packed for block in (*full, *_made(last, self._new))]
+        return [block.packed for block in self.blocks]
+
+    def is_like(self, other: "KeptItems") -> bool:
+        """Whether they are the very same blocks, with equal items behind them."""
+        return (
+            len(self._blocks) == len(other._blocks)
+            and all(map(operator.is_, self._blocks, other._blocks))
+            and self._new == other._new
+        )
 
     @classmethod
     def unpacked(cls, packed: Sequence[bytes], unpacking: Unpacking) -> "KeptItems":

@@ -13,7 +13,7 @@ from kakeya_http_shim.responses_api.kept.kept_response import Behind, KeptRespon
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
 from kakeya_http_shim.responses_api.told_stream import Run
 from kakeya_http_shim.routes.responses.conversation_store import Conversations
-from kakeya_http_shim.routes.responses.running import Running
+from kakeya_http_shim.routes.responses.looking import Looking
 from kakeya_http_shim.routes.responses.stored_response import StoredResponse
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
@@ -53,7 +53,7 @@ class Keeping:
     items: KeptItems
     request: Mapping[str, Any]
     tasks: DetachedTasks
-    running: Running
+    looking: Looking
     joined: Joined | None = None
     run: Run | None = None
     _begun: "asyncio.Task[bool] | None" = field(default=None, init=False)
@@ -61,7 +61,7 @@ class Keeping:
 
     async def answered(self, answering: Coroutine[Any, Any, None]) -> None:
         """Has it answered. Raises as that does, and ApiError where it is cancelled."""
-        await self.running.run(self.stored.response_id, answering)
+        await self.looking.running.run(self.stored.response_id, answering)
 
     def begin(self, opened: Opened) -> None:
         """It has begun: that is kept meanwhile."""
@@ -104,7 +104,7 @@ class Keeping:
 
     def _started(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = self.tasks.start(work)
-        self.running.stores(self.stored.response_id, task)
+        self.looking.running.stores(self.stored.response_id, task)
         return task
 
     async def _join_and_store(self, kept: KeptResponse) -> bool | ApiError:
@@ -124,7 +124,10 @@ class Keeping:
         if not self._stores:
             return True
         await self.has_begun()
-        return await self.stored.write(kept)
+        is_stored = await self.stored.write(kept)
+        if is_stored:
+            self.looking.latest.stored(kept)
+        return is_stored
 
     def _now(self) -> KeptResponse:
         place = self.joined.place if self.joined else None

@@ -1,6 +1,6 @@
 """Looks at responses: one whose server was lost, and that nobody has gone on with, is settled."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -8,6 +8,7 @@ import structlog
 from kakeya import AsyncClient, KakeyaError, SessionNotFound, SessionState
 from kakeya_http_shim.problems import SERVER, ApiError, from_kakeya
 from kakeya_http_shim.responses_api.kept.kept_response import KeptResponse
+from kakeya_http_shim.responses_api.kept.latest import LatestResponses
 from kakeya_http_shim.responses_api.told_stream import Run, Told
 from kakeya_http_shim.routes.responses.running import Running
 from kakeya_http_shim.routes.responses.stored_response import IN_PROGRESS, StoredResponse, fetched
@@ -26,11 +27,13 @@ class Looking:
     Attributes:
         linger_seconds: for which an answer without a reader runs on.
         ttl_seconds: for which a response is kept.
+        latest: that this server has stored.
     """
 
     running: Running
     linger_seconds: float
     ttl_seconds: int
+    latest: LatestResponses = field(default_factory=LatestResponses, init=False)
 
     async def look(self, client: AsyncClient, response_id: str) -> KeptResponse:
         """As it is. Raises ApiError, as `fetched`."""

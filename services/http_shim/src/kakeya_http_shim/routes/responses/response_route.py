@@ -2,14 +2,14 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, cast
 
 from starlette.types import Receive, Scope, Send
 
-from kakeya import AsyncClient
+from kakeya import AsyncClient, KakeyaError
 from kakeya_http_shim.answers.question import Question
 from kakeya_http_shim.choices.held import Held
 from kakeya_http_shim.conversations.chains import Chains
@@ -43,6 +43,8 @@ _TO_GO_ON_FROM = ("completed", "incomplete")
 _KEPT_APART = {"input", _PREVIOUS, _CONVERSATION}
 _MAX_SHORT_ITEMS = 8
 """Of an answer: more of them are checked off the event loop."""
+_CALL_STEPS = 3
+"""Of the event loop: in so many a call leaves. What follows would keep it from that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,20 @@ class _Before:
 
     said: Conversation = field(default_factory=Conversation)
     joined: Joined | None = None
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a request asks for, behind what it goes on from.
+
+    Attributes:
+        own: items that it brings, as they are kept.
+    """
+
+    read: AskedResponse
+    before: _Before
+    own: Sequence[dict[str, Any]]
+    question: Question
 
 
 class ResponsesRoute(ChatRoute):
@@ -132,7 +148,45 @@ class ResponsesRoute(ChatRoute):
 
     async def _question(self, asked: Asked[ChatRequest], caller: Caller) -> Question:
         read = cast(AskedResponse, asked)
-        before = await self._before(read.given, caller.client)
+        made = await self._likely(read, caller)
+        if made is None:
+            made = await self._behind(read, caller, await self._before(read.given, caller.client))
+        await self._seal(made.read, caller)
+        return self._kept(made, caller)
+
+    async def _likely(self, read: AskedResponse, caller: Caller) -> _Made | None:
+        """Behind a response as this server has stored it, made while the runtime is asked for that.
+
+        Returns:
+            None where this server does not know it, or it is not so any more.
+        """
+        response_id = read.given.previous_response_id
+        said = self._looking.latest.up_to(response_id) if response_id else None
+        if response_id is None or said is None:
+            return None
+        asking = asyncio.create_task(self._is_so(caller.client, response_id, said))
+        try:
+            for _ in range(_CALL_STEPS):
+                await asyncio.sleep(0)
+            made = await self._behind(read, caller, _Before(said))
+            return made if await asking else None
+        except (ApiError, KakeyaError):  # made anew it may not fail; where it does, that says why
+            return None
+        finally:
+            asking.cancel()
+
+    async def _is_so(self, client: AsyncClient, response_id: str, said: Conversation) -> bool:
+        """Whether that was said up to the end of a response."""
+        try:
+            kept = await self._looking.look(client, response_id)
+        except ApiError:
+            return False
+        if kept.status not in _TO_GO_ON_FROM or kept.behind is not None:
+            return False
+        return kept.items.followed_by(kept.response["output"]).is_like(said.kept)
+
+    async def _behind(self, read: AskedResponse, caller: Caller, before: _Before) -> _Made:
+        """What is asked for. Nothing has changed by that. Raises ApiError, KakeyaError."""
         own = await bodies.made(partial(items_to_keep, own_items(read.given)), is_short=caller.is_short)
         if before.joined is not None:
             check_new({item["id"] for item in before.said.kept}, own, "input")
@@ -141,23 +195,26 @@ class ResponsesRoute(ChatRoute):
             make = partial(going_on, read.body, read.given, before.said.stretches, unsealed)
             is_short = caller.is_short and not unsealed  # what is behind a compaction is made messages of anew
             read = replace(read, body=await bodies.made(make, is_short=is_short))
-        question = await super()._question(read, caller)
-        await self._seal(read, caller)
+        return _Made(read, before, own, await super()._question(read, caller))
+
+    def _kept(self, made: _Made, caller: Caller) -> Question:
+        """One whose answer is kept, where that is wanted."""
+        read, before = made.read, made.before
         if not read.written.response.store and before.joined is None:
-            return question
+            return made.question
         if read.stream is not None:
-            self._running.tells(question.id, read.stream)
+            self._running.tells(made.question.id, read.stream)
         ttl_seconds = self._desk.settings.response_ttl_seconds
         keeping = Keeping(
-            StoredResponse(caller.client, question.id, secrets.token_hex(8), ttl_seconds),
+            StoredResponse(caller.client, made.question.id, secrets.token_hex(8), ttl_seconds),
             read.written,
-            KeptItems(own) if before.joined is not None else before.said.kept.followed_by(own),
+            KeptItems(made.own) if before.joined is not None else before.said.kept.followed_by(made.own),
             _as_kept(read.given),
             self._tasks,
-            self._running,
+            self._looking,
             before.joined,
         )
-        return replace(question, keep=keeping)
+        return replace(made.question, keep=keeping)
 
     def _conversations(self, client: AsyncClient) -> Conversations:
         return Conversations(client, self._desk.settings.response_ttl_seconds, _CONVERSATION)

@@ -126,7 +126,7 @@ class ResumedRoute(ResponsesRoute):
             taken.kept.items,
             taken.run.request,
             self._tasks,
-            self._running,
+            self._looking,
             Joined(self._conversations(caller.client), place) if place is not None else None,
             taken.run,
         )
