@@ -93,10 +93,12 @@ async def test_openais_stream_goes_on(client: openai.AsyncOpenAI) -> None:
 
 
 async def test_a_shim_is_killed_in_the_middle(stack: HttpStack, client: openai.AsyncOpenAI) -> None:
-    """The other one goes on with what it told, and with the conversation."""
-    whole = [event async for event in await asked(client, store=False)]
-    for number in (1, len(whole) // 2, len(whole) - 1):
-        await killed_behind(stack, client, number, whole)
+    """The other one goes on with what it told, and with the conversation, also where that is the end of a response."""
+    before = await client.responses.create(model=MODEL, input="My name is Ann.", temperature=0, max_output_tokens=4)
+    for previous in (None, before.id):
+        whole = [event async for event in await asked(client, store=False, previous_response_id=previous)]
+        for number in (1, len(whole) // 2, len(whole) - 1):
+            await killed_behind(stack, client, number, whole, previous)
 
 
 async def test_a_session_that_ends_with_its_answer_cannot_be_gone_on_with(
@@ -116,7 +118,9 @@ async def test_a_shim_is_killed_behind_every_event(stack: HttpStack, client: ope
         await killed_behind(stack, client, number, whole)
 
 
-async def told_before_the_kill(stack: HttpStack, number: int, live: str) -> list[ResponseStreamEvent]:
+async def told_before_the_kill(
+    stack: HttpStack, number: int, live: str, previous: str | None = None
+) -> list[ResponseStreamEvent]:
     """So many events of a stream, whose shim is killed then.
 
     It is read on to where it is torn off, and what came by then is passed over: generators that are left are closed by
@@ -126,7 +130,7 @@ async def told_before_the_kill(stack: HttpStack, number: int, live: str) -> list
     events: list[ResponseStreamEvent] = []
     async with client_of(stack, shim) as doomed:
         with suppress(openai.APIConnectionError):
-            async for event in await asked(doomed):
+            async for event in await asked(doomed, previous_response_id=previous):
                 events.append(event)
                 if len(events) == number:
                     shim.kill()
@@ -134,10 +138,14 @@ async def told_before_the_kill(stack: HttpStack, number: int, live: str) -> list
 
 
 async def killed_behind(
-    stack: HttpStack, client: openai.AsyncOpenAI, number: int, whole: list[ResponseStreamEvent]
+    stack: HttpStack,
+    client: openai.AsyncOpenAI,
+    number: int,
+    whole: list[ResponseStreamEvent],
+    previous: str | None = None,
 ) -> None:
     """The rest of a stream whose shim is killed once so many events have come."""
-    events = await told_before_the_kill(stack, number, "on")
+    events = await told_before_the_kill(stack, number, "on", previous)
     events += await rest_of(client, events)
     kept = await client.responses.retrieve(response_id(events))
     last = events[-1]

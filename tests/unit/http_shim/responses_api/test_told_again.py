@@ -234,7 +234,7 @@ async def test_another_server_goes_on_with_it(runtime: ScriptedRuntime, tokenize
             await second.nothing_left()
 
 
-async def _left(first: Shim, second: Shim, **fields: Any) -> str:
+async def left(first: Shim, second: Shim, **fields: Any) -> str:
     """The id of a response whose server is lost: it never writes, and its session stays as it is."""
     runtime = first.runtime
     runtime.hold_after = 2
@@ -255,7 +255,7 @@ async def _left(first: Shim, second: Shim, **fields: Any) -> str:
 
 async def test_one_that_nobody_goes_on_with_is_settled(pair: tuple[Shim, Shim]) -> None:
     first, second = pair
-    response_id = await _left(first, second)
+    response_id = await left(first, second)
     path = f"{RESPONSES}/{response_id}"
     assert (await second.http.get(path)).json()["status"] == "in_progress"  # it may be gone on with
     second.runtime.idle_seconds = 31.0
@@ -271,14 +271,14 @@ async def test_one_that_nobody_goes_on_with_is_settled(pair: tuple[Shim, Shim]) 
 
 async def test_one_whose_session_has_ended_is_settled(pair: tuple[Shim, Shim]) -> None:
     first, second = pair
-    response_id = await _left(first, second)
+    response_id = await left(first, second)
     second.runtime.sessions.clear()
     assert (await second.http.get(f"{RESPONSES}/{response_id}")).json()["error"]["code"] == "server_lost"
 
 
 async def test_one_that_cannot_be_gone_on_with_is_settled(pair: tuple[Shim, Shim]) -> None:
     first, second = pair
-    response_id = await _left(first, second)
+    response_id = await left(first, second)
     for session in second.runtime.sessions.values():
         session.last_request, session.history = "another", [*session.history, 1]
     events = data((await told(second, response_id, starting_after=3)).splitlines())
@@ -298,7 +298,7 @@ async def test_a_runtime_that_fails_settles_nothing(
     pair: tuple[Shim, Shim], call: str, fault: Fault, status: int
 ) -> None:
     first, second = pair
-    response_id = await _left(first, second)
+    response_id = await left(first, second)
     second.runtime.before[call].append(fault)
     refused = await second.http.get(f"{RESPONSES}/{response_id}", params={"stream": "true"})
     assert refused.status_code == status
@@ -329,7 +329,7 @@ async def test_one_that_others_change_all_the_time_is_not_stored(shim: Shim) -> 
 
 
 async def test_one_that_others_take_all_the_time(pair: tuple[Shim, Shim]) -> None:
-    response_id = await _left(*pair)
+    response_id = await left(*pair)
     pair[1].runtime.before["UpdateObject"] += [fails("OBJECT_CHANGED")] * 8
     refused = await pair[1].http.get(f"{RESPONSES}/{response_id}", params={"stream": "true"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "stream_taken_over")
@@ -337,7 +337,7 @@ async def test_one_that_others_take_all_the_time(pair: tuple[Shim, Shim]) -> Non
 
 async def test_one_that_ends_while_it_is_taken(pair: tuple[Shim, Shim]) -> None:
     first, second = pair
-    response_id = await _left(first, second)
+    response_id = await left(first, second)
     kept = KeptResponse.unpacked(second.runtime.objects[response_id])
 
     def end(_: Any) -> None:
@@ -351,7 +351,7 @@ async def test_one_that_ends_while_it_is_taken(pair: tuple[Shim, Shim]) -> None:
 async def test_one_whose_conversation_is_gone_is_not_gone_on_with(pair: tuple[Shim, Shim]) -> None:
     first, second = pair
     path = (await first.http.post("/v1/conversations", json={"items": [{"role": "user", "content": "a"}]})).json()["id"]
-    response_id = await _left(first, second, conversation=path)
+    response_id = await left(first, second, conversation=path)
     await second.http.delete(f"/v1/conversations/{path}")
     refused = await second.http.get(f"{RESPONSES}/{response_id}", params={"stream": "true"})
     assert refused.status_code == 400
@@ -361,7 +361,7 @@ async def test_one_whose_conversation_is_gone_is_not_gone_on_with(pair: tuple[Sh
 async def test_one_in_a_conversation_is_gone_on_with(pair: tuple[Shim, Shim]) -> None:
     first, second = pair
     path = (await first.http.post("/v1/conversations", json={"items": [{"role": "user", "content": "a"}]})).json()["id"]
-    response_id = await _left(first, second, conversation=path)
+    response_id = await left(first, second, conversation=path)
     assert DONE in await told(second, response_id)
     items = (await second.http.get(f"/v1/conversations/{path}/items")).json()["data"]
     assert [item["role"] for item in items] == ["assistant", "user", "user"]

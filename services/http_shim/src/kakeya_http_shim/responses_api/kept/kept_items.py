@@ -116,7 +116,7 @@ class KeptItems(Sequence[dict[str, Any]]):
         return (
             len(self._blocks) == len(other._blocks)
             and all(map(operator.is_, self._blocks, other._blocks))
-            and self._new == other._new
+            and [*self._new] == [*other._new]
         )
 
     @classmethod

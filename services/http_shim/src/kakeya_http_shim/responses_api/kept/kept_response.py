@@ -14,6 +14,8 @@ from kakeya_http_shim.responses_api.kept.packing import MAX_BYTES, Unpacking, Un
 from kakeya_http_shim.responses_api.told_stream import Run, Told
 
 _VERSION: Final = 3
+_VERSION_AFTER: Final = 4
+"""Of one that does not have all its items: servers that do not know this take no other for it."""
 _KEY_BYTES: Final = 16
 _PREFIXES: Final = {
     "message": "msg",
@@ -65,8 +67,11 @@ class KeptResponse:
 
     Attributes:
         response: as its client has it.
-        items: before its answer, each with an id; of one in a conversation those that its request has brought.
-        behind: where these are; None: there are no others before them.
+        items: before its answer, each with an id: all of them; of one in a conversation, or with `after`, those
+            that its request has brought.
+        behind: where these are in a conversation; None: it is in none.
+        after: the response that it goes on from, as long as the items up to its end are not kept here, too: until this
+            one ends itself.
         run: while it is being answered, if another server could go on with that.
         told: how its stream was told; None: it was none, or has not come to its end.
     """
@@ -74,6 +79,7 @@ class KeptResponse:
     response: dict[str, Any]
     items: KeptItems
     behind: Behind | None = None
+    after: str | None = None
     run: Run | None = None
     told: Told | None = None
 
@@ -83,9 +89,12 @@ class KeptResponse:
 
     def packed(self) -> bytes:
         """For the runtime."""
-        told: dict[str, Any] = {"version": _VERSION, "response": self.response}
+        version = _VERSION if self.after is None else _VERSION_AFTER
+        told: dict[str, Any] = {"version": version, "response": self.response}
         if self.behind is not None:
             told["behind"] = [self.behind.conversation_id, self.behind.item_id]
+        if self.after is not None:
+            told["after"] = self.after
         if self.run is not None:
             told["run"] = self.run.packed()
         if self.told is not None:
@@ -99,13 +108,13 @@ class KeptResponse:
         try:
             first, *others = records(data)
             told, _ = unpacking.unpacked(first)
-            if told["version"] != _VERSION:
+            if told["version"] not in (_VERSION, _VERSION_AFTER):
                 raise Unreadable
             items = KeptItems.unpacked(others, unpacking)
             behind = Behind(*told["behind"]) if "behind" in told else None
             run = Run.unpacked(told["run"]) if "run" in told else None
             stream = Told(**told["told"]) if "told" in told else None
-            return cls(told["response"], items, behind, run, stream)
+            return cls(told["response"], items, behind, told.get("after"), run, stream)
         except (KeyError, TypeError, ValueError) as error:
             raise Unreadable from error
 

@@ -49,7 +49,7 @@ class CompactRoute(ResponsesRoute):
         return JSONResponse(answer.model_dump(exclude_unset=True))
 
     async def _made(self, given: ResponsesRequest, client: AsyncClient, api_key: str) -> Made:
-        before = (await self._before(given, client)).said
+        before = (await self._past(client).before(given)).said
         if given.input is None:
             given, before = given.model_copy(update={"input": before.items}), Conversation()
         unsealed = await self._sealing.unsealed(given, before.items, client, api_key)

@@ -45,6 +45,8 @@ class Keeping:
         items: those before the answer, as they are kept; of a response in a conversation those that are new.
         request: as its client sent it, without items.
         joined: None: it is in no conversation.
+        own: those of the items that its request has brought.
+        after: the response that it goes on from, which has the others; None: it goes on from none.
         run: of one that another server has begun, and that is kept so; else as soon as it begins.
     """
 
@@ -55,6 +57,8 @@ class Keeping:
     tasks: DetachedTasks
     looking: Looking
     joined: Joined | None = None
+    own: Sequence[dict[str, Any]] = ()
+    after: str | None = None
     run: Run | None = None
     _begun: "asyncio.Task[bool] | None" = field(default=None, init=False)
     _ended: "asyncio.Task[bool | ApiError] | None" = field(default=None, init=False)
@@ -69,7 +73,7 @@ class Keeping:
             return
         if self.run is None:
             self.run = _run(self.stored.by, self.request, opened)
-            self._begun = self._started(self.stored.write(self._now()))
+            self._begun = self._started(self.stored.write(self._at_begin()))
         else:
             self._begun = self._started(_is_kept())
         if opened.generation is not None:
@@ -131,7 +135,12 @@ class Keeping:
 
     def _now(self) -> KeptResponse:
         place = self.joined.place if self.joined else None
-        return KeptResponse(self.writer.response_json(), self.items, place, self.run)
+        return KeptResponse(self.writer.response_json(), self.items, place, run=self.run)
+
+    def _at_begin(self) -> KeptResponse:
+        """Without the items that are kept already: its prompt is being prefilled, which they would slow down."""
+        now = self._now()
+        return now if self.after is None else replace(now, items=KeptItems(self.own), after=self.after)
 
     def _at_end(self) -> KeptResponse:
         return replace(self._now(), run=None, told=self.writer.told())

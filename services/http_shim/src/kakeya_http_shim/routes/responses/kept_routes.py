@@ -9,9 +9,12 @@ from starlette.types import ASGIApp
 
 from kakeya import AsyncClient
 from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.responses_api.kept.kept_items import KeptItems
+from kakeya_http_shim.responses_api.kept.kept_response import KeptResponse
 from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.responses.item_pages import Page
 from kakeya_http_shim.routes.responses.looking import Looking
+from kakeya_http_shim.routes.responses.past import PREVIOUS_NOT_FOUND, Past
 from kakeya_http_shim.routes.responses.stored_response import deleted, fetched
 from kakeya_http_shim.routes.responses.streams import Streams, starting_after
 
@@ -53,9 +56,21 @@ class KeptRoutes:
 
     async def items(self, request: Request) -> Response:
         """Those before its answer; of one in a conversation those that its request has brought."""
-        page = Page(request)
-        kept, _ = await fetched(self._client(request), _id(request))
-        return JSONResponse(page.of(kept.items).model_dump())
+        page, client = Page(request), self._client(request)
+        kept, _ = await fetched(client, _id(request))
+        return JSONResponse(page.of(await self._items(client, kept)).model_dump())
+
+    async def _items(self, client: AsyncClient, kept: KeptResponse) -> KeptItems:
+        """Of one whose server was lost, those that nobody has deleted with the response before."""
+        if kept.after is None:
+            return kept.items
+        try:
+            before = await Past(client, self._looking).before_items(kept)
+        except ApiError as error:
+            if error.code != PREVIOUS_NOT_FOUND:
+                raise
+            return kept.items
+        return before.kept.followed_by(kept.items)
 
     async def cancel(self, request: Request) -> Response:
         """Of one that is being answered by this server."""

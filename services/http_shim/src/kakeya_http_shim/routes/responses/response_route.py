@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -20,8 +20,7 @@ from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.responses_api.as_chat import chat_request, going_on, own_items
 from kakeya_http_shim.responses_api.kept.kept_items import KeptItems
-from kakeya_http_shim.responses_api.kept.kept_response import Behind, Conversation, KeptResponse, items_to_keep
-from kakeya_http_shim.responses_api.kept.packing import Unreadable
+from kakeya_http_shim.responses_api.kept.kept_response import items_to_keep
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
 from kakeya_http_shim.routes import bodies, prompts
@@ -30,19 +29,16 @@ from kakeya_http_shim.routes.chat_prompts import fitting
 from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.generation_routes import ChatRoute
 from kakeya_http_shim.routes.responses.compacting import Compacting, not_compactable
-from kakeya_http_shim.routes.responses.conversation_store import Conversations, check_new
+from kakeya_http_shim.routes.responses.conversation_store import check_new
 from kakeya_http_shim.routes.responses.item_sealing import ItemSealing
-from kakeya_http_shim.routes.responses.keeping import Joined, Keeping
+from kakeya_http_shim.routes.responses.keeping import Keeping
 from kakeya_http_shim.routes.responses.looking import Looking
-from kakeya_http_shim.routes.responses.stored_response import NOT_FOUND, StoredResponse
+from kakeya_http_shim.routes.responses.past import CONVERSATION, PREVIOUS, Before, Past
+from kakeya_http_shim.routes.responses.stored_response import StoredResponse
 from kakeya_shared.process.detached_tasks import unheard
 
 _FORM = "text.format"
-_PREVIOUS, _CONVERSATION = "previous_response_id", "conversation"
-_TO_GO_ON_FROM = ("completed", "incomplete")
-_KEPT_APART = {"input", _PREVIOUS, _CONVERSATION}
-_MAX_SHORT_ITEMS = 8
-"""Of an answer: more of them are checked off the event loop."""
+_KEPT_APART = {"input", PREVIOUS, CONVERSATION}
 _CALL_STEPS = 3
 """Of the event loop: in so many a call leaves. What follows would keep it from that."""
 
@@ -63,18 +59,6 @@ class AskedResponse(Asked[ChatRequest]):
 
 
 @dataclass(frozen=True)
-class _Before:
-    """What a request goes on from.
-
-    Attributes:
-        joined: the conversation that it is in, if it is in one.
-    """
-
-    said: Conversation = field(default_factory=Conversation)
-    joined: Joined | None = None
-
-
-@dataclass(frozen=True)
 class _Made:
     """What a request asks for, behind what it goes on from.
 
@@ -83,7 +67,7 @@ class _Made:
     """
 
     read: AskedResponse
-    before: _Before
+    before: Before
     own: Sequence[dict[str, Any]]
     question: Question
 
@@ -148,44 +132,36 @@ class ResponsesRoute(ChatRoute):
 
     async def _question(self, asked: Asked[ChatRequest], caller: Caller) -> Question:
         read = cast(AskedResponse, asked)
-        made = await self._likely(read, caller)
+        past = self._past(caller.client)
+        made = await self._likely(read, caller, past)
         if made is None:
-            made = await self._behind(read, caller, await self._before(read.given, caller.client))
+            made = await self._behind(read, caller, await past.before(read.given))
         await self._seal(made.read, caller)
         return self._kept(made, caller)
 
-    async def _likely(self, read: AskedResponse, caller: Caller) -> _Made | None:
+    async def _likely(self, read: AskedResponse, caller: Caller, past: Past) -> _Made | None:
         """Behind a response as this server has stored it, made while the runtime is asked for that.
 
         Returns:
             None where this server does not know it, or it is not so any more.
         """
         response_id = read.given.previous_response_id
-        said = self._looking.latest.up_to(response_id) if response_id else None
-        if response_id is None or said is None:
+        known = past.known(response_id) if response_id else None
+        if response_id is None or known is None:
             return None
-        asking = asyncio.create_task(self._is_so(caller.client, response_id, said))
+        asking = asyncio.create_task(past.is_so(response_id, known))
         try:
             for _ in range(_CALL_STEPS):
                 await asyncio.sleep(0)
-            made = await self._behind(read, caller, _Before(said))
+            made = await self._behind(read, caller, known)
             return made if await asking else None
         except (ApiError, KakeyaError):  # made anew it may not fail; where it does, that says why
             return None
         finally:
             asking.cancel()
+            unheard(asking)
 
-    async def _is_so(self, client: AsyncClient, response_id: str, said: Conversation) -> bool:
-        """Whether that was said up to the end of a response."""
-        try:
-            kept = await self._looking.look(client, response_id)
-        except ApiError:
-            return False
-        if kept.status not in _TO_GO_ON_FROM or kept.behind is not None:
-            return False
-        return kept.items.followed_by(kept.response["output"]).is_like(said.kept)
-
-    async def _behind(self, read: AskedResponse, caller: Caller, before: _Before) -> _Made:
+    async def _behind(self, read: AskedResponse, caller: Caller, before: Before) -> _Made:
         """What is asked for. Nothing has changed by that. Raises ApiError, KakeyaError."""
         own = await bodies.made(partial(items_to_keep, own_items(read.given)), is_short=caller.is_short)
         if before.joined is not None:
@@ -213,11 +189,13 @@ class ResponsesRoute(ChatRoute):
             self._tasks,
             self._looking,
             before.joined,
+            made.own,
+            before.after,
         )
         return replace(made.question, keep=keeping)
 
-    def _conversations(self, client: AsyncClient) -> Conversations:
-        return Conversations(client, self._desk.settings.response_ttl_seconds, _CONVERSATION)
+    def _past(self, client: AsyncClient) -> Past:
+        return Past(client, self._looking)
 
     async def _seal(self, read: AskedResponse, caller: Caller) -> None:
         """What its answer has that only this server can read. Raises ApiError."""
@@ -244,31 +222,6 @@ class ResponsesRoute(ChatRoute):
             raise not_compactable("writes no head")
         return Compacting(body, model, conversation, bool(given.instructions), self._max_prompt_tokens, client)
 
-    async def _before(self, given: ResponsesRequest, client: AsyncClient) -> _Before:
-        """What it goes on from. Raises ApiError."""
-        conversations = self._conversations(client)
-        if given.conversation_id is not None:
-            return await _joined(given.conversation_id, conversations)
-        if given.previous_response_id is None:
-            return _Before()
-        return _Before(await self._previous(given.previous_response_id, client, conversations))
-
-    async def _previous(self, response_id: str, client: AsyncClient, conversations: Conversations) -> Conversation:
-        """All that was said up to the end of a response. Raises ApiError."""
-        try:
-            kept = await self._looking.look(client, response_id)
-            if kept.status not in _TO_GO_ON_FROM:
-                raise _unusable(f"is {kept.status}, and has no end to go on from")
-            is_short = len(kept.response["output"]) <= _MAX_SHORT_ITEMS
-            said = await bodies.made(kept.conversation, is_short=is_short)
-        except Unreadable as error:
-            raise _unusable("was stored by another version of this server") from error
-        except ApiError as error:
-            if error.code != NOT_FOUND:
-                raise
-            raise _unusable("is not there: never stored, deleted or expired", "previous_response_not_found") from error
-        return (await said_before(kept, conversations)).followed_by(said)
-
     def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
         return super()._for_model(fitting(body, model), model)
 
@@ -277,37 +230,6 @@ class ResponsesRoute(ChatRoute):
         return replace(held, form=_FORM) if held.form == "response_format" else held
 
 
-async def _joined(conversation_id: str, conversations: Conversations) -> _Before:
-    """All that is in a conversation. Raises ApiError."""
-    kept = await conversations.fetch(conversation_id)
-    try:
-        said = await asyncio.to_thread(kept.said)
-    except Unreadable as error:
-        message = f"{_CONVERSATION}: it was stored by another version of this server"
-        raise ApiError(400, message, param=_CONVERSATION, code="invalid_value") from error
-    last = kept.items[-1]["id"] if kept.items else None
-    return _Before(said, Joined(conversations, Behind(conversation_id, last)))
-
-
-async def said_before(kept: KeptResponse, conversations: Conversations) -> Conversation:
-    """What the conversation of a response has before its items. Raises ApiError."""
-    if kept.behind is None or kept.behind.item_id is None:
-        return Conversation()
-    try:
-        conversation = await conversations.fetch(kept.behind.conversation_id)
-        return await asyncio.to_thread(conversation.said, kept.behind.item_id)
-    except Unreadable as error:
-        raise _unusable("is in a conversation that has been changed since") from error
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        raise _unusable("is in a conversation that is not there any more") from error
-
-
 def _as_kept(given: ResponsesRequest) -> dict[str, Any]:
     """A request without what is kept apart."""
     return given.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=_KEPT_APART)
-
-
-def _unusable(why: str, code: str = "invalid_value") -> ApiError:
-    return ApiError(400, f"{_PREVIOUS}: the response {why}", param=_PREVIOUS, code=code)

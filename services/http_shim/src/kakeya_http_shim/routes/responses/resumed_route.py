@@ -25,16 +25,19 @@ from kakeya_http_shim.conversations.way import Way
 from kakeya_http_shim.live.lasting_answer import LastingAnswer
 from kakeya_http_shim.models.prompt import Prompt
 from kakeya_http_shim.models.served_models import TextModel
-from kakeya_http_shim.problems import from_kakeya
+from kakeya_http_shim.problems import ApiError, from_kakeya
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.responses_api.as_chat import chat_request, items_of
-from kakeya_http_shim.responses_api.kept.kept_response import KeptResponse
+from kakeya_http_shim.responses_api.kept.kept_items import KeptItems
+from kakeya_http_shim.responses_api.kept.kept_response import Conversation, KeptResponse
 from kakeya_http_shim.responses_api.responses_request import ResponsesRequest
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
 from kakeya_http_shim.responses_api.told_stream import Run
 from kakeya_http_shim.routes.asked import Asked, Caller
+from kakeya_http_shim.routes.responses.conversation_store import Conversations
 from kakeya_http_shim.routes.responses.keeping import Joined, Keeping
-from kakeya_http_shim.routes.responses.response_route import AskedResponse, ResponsesRoute, said_before
+from kakeya_http_shim.routes.responses.past import CONVERSATION, PREVIOUS_NOT_FOUND
+from kakeya_http_shim.routes.responses.response_route import AskedResponse, ResponsesRoute
 from kakeya_http_shim.routes.responses.stored_response import IN_PROGRESS, StoredResponse, fetched
 
 _LOST: Final = (
@@ -49,14 +52,21 @@ class Taken:
     """A response that another server has begun, and that is this one's from now on.
 
     Attributes:
+        before: what was said before its items.
         run: as it is kept.
         generation: that has begun here.
     """
 
     kept: KeptResponse
+    before: Conversation
     run: Run
     stored: StoredResponse
     generation: AsyncGeneration
+
+    @property
+    def items(self) -> KeptItems:
+        """As it has them at its end."""
+        return self.kept.items if self.kept.after is None else self.before.kept.followed_by(self.kept.items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +95,13 @@ class ResumedRoute(ResponsesRoute):
         kept, version = await fetched(client, response_id)
         if kept.status != IN_PROGRESS or kept.run is None:
             return None
+        try:
+            before = await self._past(client).before_items(kept)
+        except ApiError as error:
+            if error.code != PREVIOUS_NOT_FOUND:
+                raise
+            await self._looking.settle(client, kept, kept.run, version)
+            return None
         run = replace(kept.run, by=secrets.token_hex(8))
         kept = replace(kept, run=run)
         stored = StoredResponse(client, response_id, run.by, self._desk.settings.response_ttl_seconds, version)
@@ -98,13 +115,10 @@ class ResumedRoute(ResponsesRoute):
             return None
         except KakeyaError as error:
             raise from_kakeya(error) from error
-        return Taken(kept, run, stored, generation)
+        return Taken(kept, before, run, stored, generation)
 
     async def _asked(self, taken: Taken, client: AsyncClient, api_key: str) -> AskedResponse:
-        given, before = (
-            await asyncio.to_thread(_as_given, taken),
-            await said_before(taken.kept, self._conversations(client)),
-        )
+        given, before = await asyncio.to_thread(_as_given, taken), taken.before
         unsealed = await self._sealing.unsealed(given, before.items, client, api_key)
         body = await asyncio.to_thread(chat_request, given, before.stretches, unsealed)
         writer = ResponsesWriter.going_on(given, taken.kept.response)
@@ -123,12 +137,12 @@ class ResumedRoute(ResponsesRoute):
         keeping = Keeping(
             taken.stored,
             read.written,
-            taken.kept.items,
+            taken.items,
             taken.run.request,
             self._tasks,
             self._looking,
-            Joined(self._conversations(caller.client), place) if place is not None else None,
-            taken.run,
+            Joined(Conversations(caller.client, self._looking.ttl_seconds, CONVERSATION), place) if place else None,
+            run=taken.run,
         )
         return Question(
             id=taken.stored.response_id,
