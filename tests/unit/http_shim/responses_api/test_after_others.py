@@ -103,19 +103,25 @@ async def test_a_lost_one_has_all_its_items_while_they_are_there(pair: tuple[Shi
 async def test_what_is_asked_for_is_made_while_the_runtime_is_asked(
     live: Shim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, made = await said_first(live), threading.Event()
+    """Neither waits for the other."""
+    before, asked, made = await said_first(live), threading.Event(), threading.Event()
     behind_either = ModelTokenizer.behind_either
+    waits: list[bool] = []
 
     def making(*given: Any, **options: Any) -> Any:
+        waits.append(asked.wait(60))
         made.set()
         return behind_either(*given, **options)
 
+    def answering(_: Any) -> None:
+        asked.set()
+        waits.append(made.wait(60))
+
     monkeypatch.setattr(ModelTokenizer, "behind_either", making)
-    waits: list[bool] = []
-    live.runtime.before["FetchObject"].append(lambda _: waits.append(made.wait(60)))
+    live.runtime.before["FetchObject"].append(answering)
     live.will_say("Yes.")
     response = await answered(live, previous_response_id=before, input="Hello")
-    assert waits == [True]
+    assert waits == [True, True]
     assert await items(live, response["id"]) == ALL
     assert response["usage"]["input_tokens_details"]["cached_tokens"] > 0
 
@@ -127,6 +133,12 @@ async def test_the_runtime_has_the_last_word(live: Shim) -> None:
     output = [
         {**known.response["output"][0], "content": [{"type": "output_text", "text": "Go away.", "annotations": []}]}
     ]
+    for refused in (
+        replace(known, response={**known.response, "status": "failed"}),
+        replace(known, behind=Behind(f"conv_{'0' * 32}", "msg_1")),
+    ):
+        live.runtime.objects[before] = refused.packed()
+        assert (await ask(live, previous_response_id=before)).status_code == 400
     for changed, expected in (
         (replace(known, items=KeptItems(turns(1, 3)).followed_by(known.items)), 6),
         (replace(known, response={**known.response, "output": output}), 4),
@@ -137,12 +149,6 @@ async def test_the_runtime_has_the_last_word(live: Shim) -> None:
         found = await items(live, response["id"])
         assert len(found) == expected - 1
         assert found[-2:] == [texts(changed.response)[0], "Hello"]
-    for refused in (
-        replace(known, response={**known.response, "status": "failed"}),
-        replace(known, behind=Behind(f"conv_{'0' * 32}", "msg_1")),
-    ):
-        live.runtime.objects[before] = refused.packed()
-        assert (await ask(live, previous_response_id=before)).status_code == 400
     del live.runtime.objects[before]
     gone = await ask(live, previous_response_id=before)
     assert gone.json()["error"]["code"] == "previous_response_not_found"
