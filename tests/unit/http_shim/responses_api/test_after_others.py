@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kakeya_http_shim.conversations.said import SESSION_HEADER, SESSION_ID_HEADER
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
 from kakeya_http_shim.responses_api.kept.kept_items import KeptItems
 from kakeya_http_shim.responses_api.kept.kept_response import Behind, KeptResponse
@@ -152,6 +153,20 @@ async def test_the_runtime_has_the_last_word(live: Shim) -> None:
     del live.runtime.objects[before]
     gone = await ask(live, previous_response_id=before)
     assert gone.json()["error"]["code"] == "previous_response_not_found"
+
+
+@pytest.mark.parametrize("headers", [{}, {SESSION_HEADER: "new"}, {SESSION_ID_HEADER: "s"}])
+async def test_nothing_is_done_for_what_is_not_there_any_more(live: Shim, headers: dict[str, str]) -> None:
+    """Whatever this server knows of it: no session is looked for, none opened."""
+    before = await said_first(live)
+    del live.runtime.objects[before]
+    called: list[Any] = []
+    for call in ("FindSession", "CreateSession", "Turn"):
+        live.runtime.before[call].append(called.append)
+    body = {"input": "Hello", "previous_response_id": before}
+    gone = await live.http.post(RESPONSES, json=body, headers=headers)
+    assert gone.json()["error"]["code"] == "previous_response_not_found"
+    assert called == []
 
 
 async def test_what_cannot_be_asked_for_is_refused_as_ever(live: Shim) -> None:

@@ -1,6 +1,6 @@
 """A request that generates, once it is read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Generic, Self, TypeVar
@@ -16,6 +16,10 @@ from kakeya_http_shim.routes.wanted_session import WantedSession
 Body = TypeVar("Body", bound=GenerationFields)
 
 
+async def _nothing() -> None:
+    """All is known."""
+
+
 @dataclass(frozen=True)
 class Caller:
     """Who asks, and how.
@@ -23,6 +27,7 @@ class Caller:
     Attributes:
         is_short: the request is; a long one is worked on off the event loop.
         park_after_seconds: as of `Chat`.
+        confirm: is awaited before anything is done in the runtime for the request; raises where it is not as it seems.
     """
 
     client: AsyncClient
@@ -31,6 +36,7 @@ class Caller:
     wanted: WantedSession
     is_short: bool
     park_after_seconds: int | None = None
+    confirm: Callable[[], Awaitable[None]] = _nothing
 
     @property
     def owner(self) -> bytes:

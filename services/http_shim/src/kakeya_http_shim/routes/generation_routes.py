@@ -189,11 +189,7 @@ class ChatRoute(GenerationRoute[ChatRequest]):
     body = ChatRequest
     schemas: ClassVar[str] = "tools[{}].function.parameters"
     linking = Linking()
-    fields: ClassVar[Mapping[str, str]] = {
-        **_GRAMMAR_FIELDS,
-        "token_ids": "messages",
-        "spans": "messages",
-    }
+    fields: ClassVar[Mapping[str, str]] = {**_GRAMMAR_FIELDS, "token_ids": "messages", "spans": "messages"}
 
     def _num_prompts(self, body: ChatRequest) -> int:
         return 1
@@ -250,11 +246,13 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         return Chat(conversation, rendering, caller.owner, caller.park_after_seconds)
 
     async def _way(self, chat: Chat, caller: Caller, num_choices: int) -> Way:
-        if caller.wanted.is_new:
-            return await self._desk.finding.anew(caller.client, chat, "asked")
-        if num_choices == 1 and not caller.wanted.session_id and (likely := await self._desk.finding.likely(chat)):
+        finding, wanted = self._desk.finding, caller.wanted
+        if num_choices == 1 and wanted.is_any and (likely := await finding.likely(chat)):
             return likely
-        return await self._desk.finding.way(caller.client, chat, caller.wanted.session_id)
+        await caller.confirm()
+        if wanted.is_new:
+            return await finding.anew(caller.client, chat, "asked")
+        return await finding.way(caller.client, chat, wanted.session_id)
 
     def _prompts(self, body: ChatRequest, model: TextModel) -> list[Prompt]:
         return [prompts.whole_chat(body, model, max_tokens=self._max_prompt_tokens)]

@@ -37,6 +37,11 @@ class WantedSession:
             raise _invalid(SESSION_ID_HEADER, f"not together with {SESSION_HEADER}: {_NEW}")
         return cls(session_id or "", bool(state))
 
+    @property
+    def is_any(self) -> bool:
+        """It insists on nothing."""
+        return not self.session_id and not self.is_new
+
     def check_live(self, is_live: bool) -> None:
         """Raises ApiError where a request without live sessions names one."""
         if self.session_id and not is_live:

@@ -39,7 +39,7 @@ class Before:
 
 @dataclass(frozen=True)
 class Past:
-    """What a key's tenant has said. All methods raise ApiError.
+    """What a key's tenant has said. All methods but `known` and `is_so` raise ApiError.
 
     Attributes:
         client: of the key.
@@ -62,8 +62,11 @@ class Past:
         return None if said is None else Before(said, response_id)
 
     async def is_so(self, response_id: str, known: Before) -> bool:
-        """Whether that is what was said up to the end of a response."""
-        kept = await self.looking.look(self.client, response_id)
+        """Whether that is what was said up to the end of a response, as far as the runtime says anything."""
+        try:
+            kept = await self.looking.look(self.client, response_id)
+        except ApiError:
+            return False
         if kept.status not in _TO_GO_ON_FROM or kept.behind is not None:
             return False
         return kept.items.followed_by(kept.response["output"]).is_like(known.said.kept)

@@ -72,6 +72,10 @@ class _Made:
     question: Question
 
 
+class _NotSo(Exception):
+    """What a request goes on from is not what this server knows."""
+
+
 class ResponsesRoute(ChatRoute):
     """POST /v1/responses."""
 
@@ -150,19 +154,26 @@ class ResponsesRoute(ChatRoute):
         if response_id is None or known is None:
             return None
         asking = asyncio.create_task(past.is_so(response_id, known))
+
+        async def confirm() -> None:
+            if not await asking:
+                raise _NotSo
+
         try:
             for _ in range(_CALL_STEPS):
                 await asyncio.sleep(0)
-            made = await self._behind(read, caller, known)
-            return made if await asking else None
-        except (ApiError, KakeyaError):  # made anew it may not fail; where it does, that says why
+            made = await self._behind(read, replace(caller, confirm=confirm), known)
+            await confirm()
+        except (_NotSo, ApiError, KakeyaError):  # made anew it may not fail; where it does, that says why
             return None
+        else:
+            return made
         finally:
             asking.cancel()
             unheard(asking)
 
     async def _behind(self, read: AskedResponse, caller: Caller, before: Before) -> _Made:
-        """What is asked for. Nothing has changed by that. Raises ApiError, KakeyaError."""
+        """What is asked for. Raises ApiError, KakeyaError, and what the caller's `confirm` raises."""
         own = await bodies.made(partial(items_to_keep, own_items(read.given)), is_short=caller.is_short)
         if before.joined is not None:
             check_new({item["id"] for item in before.said.kept}, own, "input")
