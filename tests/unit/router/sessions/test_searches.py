@@ -54,6 +54,16 @@ async def source(client: Client, worker: FakeWorker) -> Answer:
     return (await tagged(client, await client.session(), (ONE, TWO)))[0]
 
 
+async def beside(client: Client, source: Answer) -> Any:
+    """Another turn that runs behind the source's end, and whose answer begins at THREE: to be cancelled."""
+    other = turn_request(source.session_id, [5], 100_000)
+    other.start_tags.append(THREE)
+    call = client.turning(other)
+    for _ in range(3):
+        await call.read()
+    return call
+
+
 @pytest.mark.parametrize("skipped", [0, 1, 2])
 async def test_it_goes_on_where_it_was_expected(client: Client, source: Answer, skipped: int) -> None:
     request = searching(THREE, TWO, expected={0: 0, 1: skipped}, token_ids=[7, 8], start_tags=(FOUR,))
@@ -92,17 +102,13 @@ async def test_what_would_have_to_be_taken_back_is_left_to_the_caller(client: Cl
 
 
 async def test_beside_another_it_is_in_a_fork(client: Client, source: Answer) -> None:
-    other = turn_request(source.session_id, [5], 100_000)
-    other.start_tags.append(THREE)
-    call = client.turning(other)
-    for _ in range(3):
-        await call.read()
+    other = await beside(client, source)
     found, turned = await events(client, searching(TWO, expected={0: 1}, token_ids=[7, 8]))
     assert (found.session_id, found.is_idle_end) == (source.session_id, False)
     assert turned is not None
     assert turned.session.session_id != source.session_id
     assert turned.appended.history_length == source.end + 1
-    call.cancel()
+    other.cancel()
 
 
 async def test_without_an_op_id_it_goes_on_as_well(client: Client, source: Answer) -> None:
@@ -136,6 +142,44 @@ async def test_one_that_comes_again_goes_on_where_it_was(client: Client, source:
     assert turned is not None
     assert (turned.session.session_id, turned.appended.history_length) == (source.session_id, source.end + 1)
     assert turned.token_ids == answer_tokens(source.end + 1, source.end + 5)
+
+
+async def test_one_that_comes_again_goes_on_in_its_fork(client: Client, source: Answer) -> None:
+    """Which has the tags of its source, and so is what is found now."""
+    other = await beside(client, source)
+    request = searching(TWO, expected={0: 1}, token_ids=[7, 8])
+    call = client.turning(request)
+    told = [await call.read() for _ in range(4)]
+    call.cancel()
+    fork = told[0].session.session_id
+    assert fork != source.session_id
+    found, turned = await events(client, request)
+    assert (found.session_id, turned is not None) == (fork, True)
+    assert turned is not None
+    assert (turned.session.session_id, turned.appended.history_length) == (fork, source.end + 1)
+    assert turned.token_ids == answer_tokens(source.end + 1, source.end + 5)
+    other.cancel()
+
+
+async def test_a_fork_for_another_place_is_not_taken(client: Client, source: Answer) -> None:
+    """The tokens would come behind what they do not belong to."""
+    other = await beside(client, source)
+    await events(client, searching(TWO, expected={0: 0}, token_ids=[7, 8]))
+    again = events(client, searching(ONE, expected={0: 0}, token_ids=[7, 8]))
+    await refused(again, InvalidField, "session", field="request_id")
+    other.cancel()
+
+
+async def test_a_fork_of_another_conversation_is_not_taken(client: Client, source: Answer) -> None:
+    """Although that has the same length."""
+    other = await beside(client, source)
+    request = searching(FOUR, TWO, expected={0: 0, 1: 0}, token_ids=[7, 8])
+    found, _ = await events(client, request)
+    assert found.session_id == source.session_id
+    (deeper, *_) = await tagged(client, await client.session(), (THREE, FOUR))
+    assert deeper.end == source.end
+    await refused(events(client, request), InvalidField, "session", field="request_id")
+    other.cancel()
 
 
 async def test_a_beginning_without_new_tokens_is_tagged(client: Client, source: Answer) -> None:

@@ -126,7 +126,10 @@ class Search:
         takes_back = takes_back and not (op_id and found.record.operation_id == op_id)
         if found.tag_index not in self.expected or takes_back:
             return None
-        return Place.of(api.TurnPlace(session_id=found.session_id, boundary=length, request_id=self.request_id))
+        place = Place.of(api.TurnPlace(session_id=found.session_id, boundary=length, request_id=self.request_id))
+        # The same turn may come again and find the fork that it has made: by the same tag, at the same length.
+        tag = f"{self.find.tags[found.tag_index]} {length}"
+        return replace(place, digest=hashlib.sha256(tag.encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
