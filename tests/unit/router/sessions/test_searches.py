@@ -161,6 +161,38 @@ async def test_one_that_comes_again_goes_on_in_its_fork(client: Client, source: 
     other.cancel()
 
 
+async def test_one_that_was_found_comes_again_at_its_place(client: Client, source: Answer) -> None:
+    """As where the connection broke once its caller had heard what was found; another one has taken a fork since."""
+    other = await beside(client, source)
+    call = client.turning(searching(TWO, expected={0: 1}, token_ids=[7, 8]))
+    told = [await call.read() for _ in range(2)]
+    call.cancel()
+    again = await client.turn(
+        turn_request(source.session_id, [8], boundary=source.end, request_id="fork", op_id=OP_ID, max_tokens=4)
+    )
+    assert again.session.session_id == told[0].session.session_id != source.session_id
+    assert again.appended.history_length == source.end + 1
+    other.cancel()
+
+
+async def test_beside_one_that_comes_again_another_fork_was_made(client: Client, source: Answer) -> None:
+    """Of equal tags the latest counts, and that is the other one's by now."""
+    other = await beside(client, source)
+    request = searching(TWO, expected={0: 1}, token_ids=[7, 8])
+    call = client.turning(request)
+    told = [await call.read() for _ in range(4)]
+    call.cancel()
+    twin = turn_request(source.session_id, [5], boundary=source.end, request_id="another")
+    twin.start_tags.append(FOUR)
+    beside_it = await client.turn(twin)
+    found, turned = await events(client, request)
+    assert found.session_id == beside_it.session.session_id != source.session_id
+    assert turned is not None
+    assert turned.session.session_id == told[0].session.session_id != found.session_id
+    assert turned.token_ids == answer_tokens(source.end + 1, source.end + 5)
+    other.cancel()
+
+
 async def test_a_fork_for_another_place_is_not_taken(client: Client, source: Answer) -> None:
     """The tokens would come behind what they do not belong to."""
     other = await beside(client, source)

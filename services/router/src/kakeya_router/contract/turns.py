@@ -44,7 +44,7 @@ class Place:
         boundary: the history length; None: its end, wherever that is.
         expected_history_length: where its end alone is the place; None: the caller does not say.
         request_id: of the fork, if it takes one.
-        digest: equal for equal places.
+        digest: of the place, and of how a search has found it; see `SessionRecord.request_digest`.
     """
 
     session_id: SessionId
@@ -127,9 +127,9 @@ class Search:
         if found.tag_index not in self.expected or takes_back:
             return None
         place = Place.of(api.TurnPlace(session_id=found.session_id, boundary=length, request_id=self.request_id))
-        # The same turn may come again and find the fork that it has made: by the same tag, at the same length.
-        tag = f"{self.find.tags[found.tag_index]} {length}"
-        return replace(place, digest=hashlib.sha256(tag.encode()).hexdigest())
+        # The same turn may come again and find another session by the same tag, as the fork that it has made. Where its
+        # caller has heard what was found, it comes again with that place.
+        return replace(place, digest=f"{place.digest} {self.find.tags[found.tag_index]}")
 
 
 @dataclass(frozen=True, slots=True)

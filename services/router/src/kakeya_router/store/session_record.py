@@ -155,7 +155,8 @@ class SessionRecord(Hash):
         idle_since_ms: Redis time of the end of the last operation.
         append_start, append_end, append_digest: history lengths around the last append that was committed as a
             whole, and its `token_digest`; they tell a repeated append from a conflicting one.
-        request_digest: of the request that created it; another one under the same request_id is refused.
+        request_digest: of the request that created it, or several, separated by spaces; another one under the same
+            request_id, which has none of these, is refused.
         shared: another CreateSession with the same request_id was answered with this session.
         lane_place: "EPOCH LANE": the number that its lane has on its worker, under that epoch.
         last_turn: figures of its latest answer, see `last_turn`.
