@@ -1,5 +1,6 @@
 """Responses that go on from one: what a server knows of that, and what is kept of them before their end."""
 
+import gc
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -205,11 +206,17 @@ def test_one_in_a_conversation_is_not_known() -> None:
 
 
 def test_what_is_forgotten_is_not_known() -> None:
-    latest, response = LatestResponses(), stored(1, num_turns=60)
-    latest.stored(response)
-    assert latest.up_to("resp_1") is not None
-    later = replace(response, items=KeptItems.unpacked(response.items.packed, Unpacking(0)).followed_by(turns(1)))
-    latest.stored(replace(later, response={"id": "resp_2", "output": []}))
-    del response, later
+    latest = LatestResponses()
+    _go_on(latest)
+    gc.collect()  # until then who had the blocks may have them still
     assert latest.up_to("resp_1") is None, "its last block has become another"
     assert latest.up_to("resp_2") is not None
+
+
+def _go_on(latest: LatestResponses) -> None:
+    """From one that is known."""
+    response = stored(1, num_turns=60)
+    latest.stored(response)
+    assert latest.up_to("resp_1") is not None
+    items = KeptItems.unpacked(response.items.packed, Unpacking(0)).followed_by(turns(1))
+    latest.stored(KeptResponse({"id": "resp_2", "output": []}, items))
