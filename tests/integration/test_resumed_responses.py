@@ -14,6 +14,8 @@ from tests.integration.processes import Process
 
 QUESTION = "Tell me a story about a cat."
 NUM_TOKENS = 24
+MANY_TOKENS = 50_000
+"""Minutes of an answer."""
 OWN = ("id", "item_id", "created_at", "completed_at", "usage")
 
 
@@ -44,9 +46,9 @@ def plain(events: list[ResponseStreamEvent]) -> list[Any]:
     return [without_ids(event.model_dump()) for event in events]
 
 
-async def asked(client: openai.AsyncOpenAI, **fields: Any) -> Any:
+async def asked(client: openai.AsyncOpenAI, num_tokens: int = NUM_TOKENS, **fields: Any) -> Any:
     return await client.responses.create(
-        model=MODEL, input=QUESTION, temperature=0, max_output_tokens=NUM_TOKENS, stream=True, **fields
+        model=MODEL, input=QUESTION, temperature=0, max_output_tokens=num_tokens, stream=True, **fields
     )
 
 
@@ -104,7 +106,7 @@ async def test_a_shim_is_killed_in_the_middle(stack: HttpStack, client: openai.A
 async def test_a_session_that_ends_with_its_answer_cannot_be_gone_on_with(
     stack: HttpStack, client: openai.AsyncOpenAI
 ) -> None:
-    events = await told_before_the_kill(stack, 5, "off")
+    events = await told_before_the_kill(stack, 5, "off", MANY_TOKENS, extra_body={"ignore_eos": True})
     with pytest.raises(openai.APIError, match="lost"):
         await rest_of(client, events)
     found = await client.responses.retrieve(response_id(events))
@@ -119,9 +121,9 @@ async def test_a_shim_is_killed_behind_every_event(stack: HttpStack, client: ope
 
 
 async def told_before_the_kill(
-    stack: HttpStack, number: int, live: str, previous: str | None = None
+    stack: HttpStack, number: int, live: str, num_tokens: int = NUM_TOKENS, **fields: Any
 ) -> list[ResponseStreamEvent]:
-    """So many events of a stream, whose shim is killed then.
+    """So many events of a stream, whose shim is killed then: before its end for certain where that has MANY_TOKENS.
 
     It is read on to where it is torn off, and what came by then is passed over: generators that are left are closed by
     whichever thread collects garbage.
@@ -130,7 +132,7 @@ async def told_before_the_kill(
     events: list[ResponseStreamEvent] = []
     async with client_of(stack, shim) as doomed:
         with suppress(openai.APIConnectionError):
-            async for event in await asked(doomed, previous_response_id=previous):
+            async for event in await asked(doomed, num_tokens, **fields):
                 events.append(event)
                 if len(events) == number:
                     shim.kill()
@@ -145,7 +147,7 @@ async def killed_behind(
     previous: str | None = None,
 ) -> None:
     """The rest of a stream whose shim is killed once so many events have come."""
-    events = await told_before_the_kill(stack, number, "on", previous)
+    events = await told_before_the_kill(stack, number, "on", previous_response_id=previous)
     events += await rest_of(client, events)
     kept = await client.responses.retrieve(response_id(events))
     last = events[-1]
@@ -164,7 +166,7 @@ async def killed_behind(
 
 
 async def test_one_that_nobody_goes_on_with_is_settled(stack: HttpStack) -> None:
-    events = await told_before_the_kill(stack, 3, "on")
+    events = await told_before_the_kill(stack, 3, "on", MANY_TOKENS, extra_body={"ignore_eos": True})
     other = stack.runtime.start_http("--live-sessions", "on", "--response-linger-seconds", "0")
     async with client_of(stack, other) as client:
         found = await client.responses.retrieve(response_id(events))
