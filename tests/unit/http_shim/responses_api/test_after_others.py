@@ -19,9 +19,10 @@ from kakeya_http_shim.responses_api.kept.packing import Unpacking, records
 from tests.unit.http_shim.responses_api.asking import RESPONSES, answered, ask, texts
 from tests.unit.http_shim.responses_api.test_kept_items import as_kept, turns
 from tests.unit.http_shim.responses_api.test_told_again import ON, left, told
+from tests.unit.http_shim.served import eventually
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
-from tests.unit.sdk.scripted_runtime import ScriptedRuntime
+from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, passes
 
 
 @pytest.fixture
@@ -92,6 +93,30 @@ async def test_a_lost_one_whose_beginning_was_deleted_cannot_be_gone_on_with(pai
     assert "server_lost" in await told(second, response_id)
     assert (await second.http.get(f"{RESPONSES}/{response_id}")).json()["status"] == "failed"
     assert await items(second, response_id) == ["Hello"]
+
+
+async def test_a_runtime_that_fails_says_nothing_of_the_beginning(pair: tuple[Shim, Shim]) -> None:
+    first, second = pair
+    response_id = await left(first, second, previous_response_id=await said_first(first))
+    for path, query in ((f"{response_id}/input_items", {}), (response_id, {"stream": "true"})):
+        # What is asked for itself is there; a stream is looked at once more before it is gone on with.
+        second.runtime.before["FetchObject"] += [passes] * (1 + len(query)) + [fails("PERMISSION_DENIED")]
+        refused = await second.http.get(f"{RESPONSES}/{path}", params=query)
+        assert refused.status_code == 403
+    assert await items(second, response_id) == ALL
+
+
+async def test_what_cannot_be_read_any_more_is_not_gone_on_with(pair: tuple[Shim, Shim]) -> None:
+    """The answer that had been taken over for that ends."""
+    first, second = pair
+    response_id = await left(first, second)
+    sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+    lost = kept(second, response_id)
+    items_then = KeptItems([sealed, *lost.items])
+    second.runtime.objects[response_id] = replace(lost, items=items_then).packed()
+    refused = await second.http.get(f"{RESPONSES}/{response_id}", params={"stream": "true"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_encrypted_content")
+    await eventually(lambda: not any(session.running for session in second.runtime.sessions.values()))
 
 
 async def test_a_lost_one_has_all_its_items_while_they_are_there(pair: tuple[Shim, Shim]) -> None:
