@@ -3,7 +3,6 @@
 import gc
 import threading
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,6 @@ from tests.unit.http_shim.served import eventually
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, passes
-
-
-@pytest.fixture
-async def pair(runtime: ScriptedRuntime, tokenizer_dir: Path) -> AsyncIterator[tuple[Shim, Shim]]:
-    """Two servers in front of one runtime."""
-    async with AsyncExitStack() as stack:
-        yield (
-            await stack.enter_async_context(serving_shim(runtime, tokenizer_dir, *ON)),
-            await stack.enter_async_context(serving_shim(runtime, tokenizer_dir, *ON)),
-        )
 
 
 @pytest.fixture

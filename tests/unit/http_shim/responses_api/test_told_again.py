@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,6 @@ from tests.unit.sdk import families, tiny_tokenizer
 from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime, fails, passes
 
 ON = ("--live-sessions", "on")
-
-
-@pytest.fixture
-async def pair(runtime: ScriptedRuntime, tokenizer_dir: Path) -> AsyncIterator[tuple[Shim, Shim]]:
-    """Two servers in front of one runtime."""
-    async with AsyncExitStack() as stack:
-        yield (
-            await stack.enter_async_context(serving_shim(runtime, tokenizer_dir, *ON)),
-            await stack.enter_async_context(serving_shim(runtime, tokenizer_dir, *ON)),
-        )
 
 
 async def told(shim: Shim, response_id: str, **query: Any) -> str:

@@ -64,6 +64,14 @@ async def beside(client: Client, source: Answer) -> Any:
     return call
 
 
+async def broken_off(client: Client, request: api.TurnRequest, num_heard: int) -> str:
+    """The session of a turn whose connection broke behind so many events."""
+    call = client.turning(request)
+    told = [await call.read() for _ in range(num_heard)]
+    call.cancel()
+    return str(told[0].session.session_id)
+
+
 @pytest.mark.parametrize("skipped", [0, 1, 2])
 async def test_it_goes_on_where_it_was_expected(client: Client, source: Answer, skipped: int) -> None:
     request = searching(THREE, TWO, expected={0: 0, 1: skipped}, token_ids=[7, 8], start_tags=(FOUR,))
@@ -133,10 +141,7 @@ async def test_one_that_comes_again_adds_nothing(client: Client, worker: FakeWor
 async def test_one_that_comes_again_goes_on_where_it_was(client: Client, source: Answer) -> None:
     """As where the connection broke in its answer, before anything was heard."""
     request = searching(TWO, expected={0: 1}, token_ids=[7, 8])
-    call = client.turning(request)
-    for _ in range(4):
-        await call.read()
-    call.cancel()
+    await broken_off(client, request, 4)
     found, turned = await events(client, request)
     assert found.session_id == source.session_id
     assert turned is not None
@@ -148,10 +153,7 @@ async def test_one_that_comes_again_goes_on_in_its_fork(client: Client, source: 
     """Which has the tags of its source, and so is what is found now."""
     other = await beside(client, source)
     request = searching(TWO, expected={0: 1}, token_ids=[7, 8])
-    call = client.turning(request)
-    told = [await call.read() for _ in range(4)]
-    call.cancel()
-    fork = told[0].session.session_id
+    fork = await broken_off(client, request, 4)
     assert fork != source.session_id
     found, turned = await events(client, request)
     assert (found.session_id, turned is not None) == (fork, True)
@@ -162,15 +164,13 @@ async def test_one_that_comes_again_goes_on_in_its_fork(client: Client, source: 
 
 
 async def test_one_that_was_found_comes_again_at_its_place(client: Client, source: Answer) -> None:
-    """As where the connection broke once its caller had heard what was found; another one has taken a fork since."""
+    """As where the connection broke once its caller had heard what was found."""
     other = await beside(client, source)
-    call = client.turning(searching(TWO, expected={0: 1}, token_ids=[7, 8]))
-    told = [await call.read() for _ in range(2)]
-    call.cancel()
+    fork = await broken_off(client, searching(TWO, expected={0: 1}, token_ids=[7, 8]), 2)
     again = await client.turn(
         turn_request(source.session_id, [8], boundary=source.end, request_id="fork", op_id=OP_ID, max_tokens=4)
     )
-    assert again.session.session_id == told[0].session.session_id != source.session_id
+    assert again.session.session_id == fork != source.session_id
     assert again.appended.history_length == source.end + 1
     other.cancel()
 
@@ -179,16 +179,14 @@ async def test_beside_one_that_comes_again_another_fork_was_made(client: Client,
     """Of equal tags the latest counts, and that is the other one's by now."""
     other = await beside(client, source)
     request = searching(TWO, expected={0: 1}, token_ids=[7, 8])
-    call = client.turning(request)
-    told = [await call.read() for _ in range(4)]
-    call.cancel()
+    fork = await broken_off(client, request, 4)
     twin = turn_request(source.session_id, [5], boundary=source.end, request_id="another")
     twin.start_tags.append(FOUR)
     beside_it = await client.turn(twin)
     found, turned = await events(client, request)
     assert found.session_id == beside_it.session.session_id != source.session_id
     assert turned is not None
-    assert turned.session.session_id == told[0].session.session_id != found.session_id
+    assert turned.session.session_id == fork != found.session_id
     assert turned.token_ids == answer_tokens(source.end + 1, source.end + 5)
     other.cancel()
 
