@@ -1,6 +1,7 @@
 """The memory of the lane that is taken next, and pages that are made before they are written to."""
 
 import mmap
+import re
 import sys
 import threading
 import time
@@ -12,7 +13,8 @@ import torch
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.torch_backend import TorchVerifier
-from kakeya_worker.torch_backend.slab import populate
+from kakeya_worker.torch_backend.numerics import BFLOAT16
+from kakeya_worker.torch_backend.slab import Slab, ask_for_huge_pages, populate
 from tests.unit.worker.engine_calls import NUM_LANES, SINK, TIMEOUT, WINDOW, open_session
 
 _ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for pages")
@@ -34,9 +36,49 @@ def test_pages_are_made_and_what_is_in_them_stays() -> None:
     assert populate(lanes[1, 10:20]), "it need not begin with a page"
 
 
+def has_huge_pages() -> bool:
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return setting.exists() and "[never]" not in setting.read_text()
+
+
+def huge_bytes() -> int:
+    """Of this process, in huge pages."""
+    kilobytes = re.findall(r"^AnonHugePages: +(\d+) kB$", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
+    return sum(map(int, kilobytes)) << 10
+
+
+@_ON_LINUX
+@pytest.mark.skipif(not has_huge_pages(), reason="this system gives no huge pages to programs")
+def test_a_large_slab_lies_in_huge_pages_and_a_small_one_does_not() -> None:
+    geometry, before = LaneGeometry(sink=4, window=4092, chunk=128), huge_bytes()
+    large = slab_of(geometry, head_dim=128)
+    large.populate_lane(1)
+    lane_bytes = 2 * large.keys[0][1].nbytes
+    assert huge_bytes() - before > lane_bytes // 2
+    with_large = huge_bytes()
+    small = slab_of(LaneGeometry(sink=4, window=60, chunk=16), head_dim=64)
+    small.populate_lane(1)
+    assert huge_bytes() == with_large
+    assert not ask_for_huge_pages(small.keys[0])
+
+
+def slab_of(geometry: LaneGeometry, *, head_dim: int) -> Slab:
+    return Slab(
+        geometry,
+        2,
+        num_layers=1,
+        num_kv_heads=8,
+        head_dim=head_dim,
+        hidden_size=64,
+        kv_type=BFLOAT16,
+        hidden_dtype=torch.float32,
+    )
+
+
 def test_a_system_that_does_not_know_how_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not populate(torch.empty(3))
+    assert not ask_for_huge_pages(torch.empty(1 << 20))
 
 
 class TestLaneAhead:
