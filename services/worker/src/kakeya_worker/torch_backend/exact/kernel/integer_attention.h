@@ -17,7 +17,7 @@ constexpr float kWeightLimit = 255.0f;
 constexpr int kRowLanes = 4 * kPartLanes;                             // numbers of a slot in one part of a vector
 constexpr int kMaxRowParts = (kMaxHeadDim + kRowLanes - 1) / kRowLanes;  // that a slot takes
 constexpr int kBlockQuads = kBlock / 4;
-constexpr int kFetchedAhead = 4;  // blocks that are fetched from memory while one is computed
+constexpr int kFetchedAhead = 10;  // blocks that are fetched from memory while one is computed: docs/decisions/exact-mode.md
 constexpr int kSecondCache = 2;   // for __builtin_prefetch
 constexpr int kMaxBlocks = 2;  // whose keys are scored at once, so that each number of a query is fetched once for both
 
