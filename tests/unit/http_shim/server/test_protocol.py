@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -436,6 +437,35 @@ async def test_small_pieces_are_sent_at_once() -> None:
 
     async with raw_client(tell) as client:
         assert (await client.get()).body == b"True"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how many packets it sent")
+async def test_a_head_is_sent_with_its_body() -> None:
+    async def tell(scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(send, str(num_packets_sent(socket_of(receive))).encode())
+
+    async with raw_client(tell) as client:
+        assert [(await client.get()).body for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+def num_packets_sent(connection: socket.socket) -> int:
+    """Those that had data in them: tcpi_data_segs_out of Linux's struct tcp_info."""
+    return int.from_bytes(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)[156:], sys.byteorder)
+
+
+async def test_a_head_does_not_wait_for_a_body_that_is_late() -> None:
+    go_on = asyncio.Event()
+
+    async def tell(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await go_on.wait()
+        await send({"type": "http.response.body", "body": b"late"})
+
+    async with raw_client(tell) as client:
+        await client.send(GET)
+        assert (await client.head())[0] == 200
+        go_on.set()
+        assert await client.chunk() == b"late"
 
 
 async def test_connections_beyond_the_limit_are_told_so() -> None:

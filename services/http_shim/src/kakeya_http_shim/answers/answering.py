@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from kakeya import KakeyaError
 from kakeya_http_shim.answers.inference_span import InferenceSpan, inference_span
@@ -19,6 +20,9 @@ from kakeya_http_shim.conversations.said import SESSION_HEADER
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.problems import ApiError, from_kakeya, internal
 from kakeya_http_shim.text.delta import Delta
+
+_MAX_SHORT_TOKENS = 500
+"""Of answers that are written on the event loop."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +97,15 @@ async def _whole(question: Question, events: AsyncGenerator[tuple[int, Event], N
             case Ended():
                 ended[index] = event
     wholes = [Whole(Delta.joined(pieces[index]), ended[index]) for index in range(len(pieces))]
-    # Off the event loop, which thousands of tokens with their log-probabilities would stop.
-    told = await asyncio.to_thread(question.writer.whole, _heading(question, fingerprint), wholes)
+    make = partial(question.writer.whole, _heading(question, fingerprint), wholes)
+    # Thousands of tokens with their log-probabilities would stop the event loop; a thread takes longer than a few words.
+    told = make() if _is_short(wholes) else await asyncio.to_thread(make)
     await reply.whole(await question.keep.end(told) if question.keep else told)
+
+
+def _is_short(wholes: Sequence[Whole]) -> bool:
+    num_tokens = sum(whole.delta.num_tokens for whole in wholes)
+    return num_tokens <= _MAX_SHORT_TOKENS and not any(whole.delta.likelihoods for whole in wholes)
 
 
 async def _streamed(

@@ -187,9 +187,15 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         cycle: RequestResponseCycle = self.cycle  # type: ignore[assignment]  # the one that runs this
 
         async def send_with_headers(message: Message) -> None:
+            self._watched.hold()
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *self._headers(cycle)]}
-            await send(message)
+                self.loop.call_soon(self._watched.release)  # with what there is of the body by then
+                await send({**message, "headers": [*message.get("headers", ()), *self._headers(cycle)]})
+                return
+            try:
+                await send(message)
+            finally:
+                self._watched.release()
 
         try:
             await self._app_of(scope)(scope, receive, send_with_headers)

@@ -28,6 +28,7 @@ class WatchedTransport(asyncio.Transport):
         self._stall_seconds = stall_seconds
         self._is_closing = False
         self._timer: asyncio.TimerHandle | None = None
+        self._held: list[bytes | bytearray | memoryview] | None = None
         self.client_sends = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -43,7 +44,21 @@ class WatchedTransport(asyncio.Transport):
         self._inner.resume_reading()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._inner.write(data)
+        if self._held is None:
+            self._inner.write(data)
+        else:
+            self._held.append(data)
+
+    def hold(self) -> None:
+        """What is written from now on is sent at once, when it is released: each call of the system takes its time."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Sends what was held."""
+        held, self._held = self._held, None
+        if held:
+            self._inner.write(b"".join(held))
 
     def abort(self) -> None:
         """Cuts the connection; what was not sent is lost."""
@@ -54,6 +69,7 @@ class WatchedTransport(asyncio.Transport):
         """Ends the connection when all is sent, and the client has read it where it was sending itself."""
         if self.is_closing():
             return
+        self.release()
         self._is_closing = True
         if self.client_sends and self._inner.can_write_eof():
             self._inner.write_eof()
