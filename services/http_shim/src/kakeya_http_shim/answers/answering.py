@@ -98,7 +98,7 @@ async def _whole(question: Question, events: AsyncGenerator[tuple[int, Event], N
                 ended[index] = event
     wholes = [Whole(Delta.joined(pieces[index]), ended[index]) for index in range(len(pieces))]
     make = partial(question.writer.whole, _heading(question, fingerprint), wholes)
-    # Thousands of tokens with their log-probabilities would stop the event loop; a thread takes longer than a few words.
+    # Thousands of tokens would stop the event loop, and a thread takes longer than a few words.
     told = make() if _is_short(wholes) else await asyncio.to_thread(make)
     await reply.whole(await question.keep.end(told) if question.keep else told)
 

@@ -44,8 +44,8 @@ class Slab:
     ) -> None:
         self.geometry = geometry
         shape = (num_lanes, num_kv_heads, geometry.num_slots, kv_type.slot_size(head_dim))
-        # Not zeroed: the memory is the worker's only when a lane first writes it (of large lanes in pages of 2 MiB), and
-        # no stale slot is ever read.
+        # Not zeroed: the memory is the worker's only when a lane first writes it, two MiB at a time where it is large.
+        # No stale slot is ever read.
         self.keys = [torch.empty(shape, dtype=kv_type.dtype) for _ in range(num_layers)]
         self.values = [torch.empty(shape, dtype=kv_type.dtype) for _ in range(num_layers)]
         self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=hidden_dtype)
