@@ -12,7 +12,8 @@ from kakeya_worker.engine.seams.raw_lane import RawLane
 from kakeya_worker.engine.seams.raw_numbers import RawNumbers
 from kakeya_worker.torch_backend.numerics import KvType
 
-_HUGE_PAGE_BYTES = 2 << 20
+_LARGE_LANE_BYTES = 4 << 20
+"""In huge pages of 2 MiB a lane takes up to two of them from its neighbours: no more than it has itself."""
 _MADV_HUGEPAGE = 14  # linux/mman.h
 _MADV_POPULATE_WRITE = 23  # linux/mman.h, since Linux 5.14
 _POISON = 0xFF  # a bfloat16 of such bytes is not a number
@@ -44,13 +45,13 @@ class Slab:
     ) -> None:
         self.geometry = geometry
         shape = (num_lanes, num_kv_heads, geometry.num_slots, kv_type.slot_size(head_dim))
-        # Not zeroed: the memory is the worker's only when a lane first writes it, two MiB at a time where it is large.
-        # No stale slot is ever read.
+        # Not zeroed: the memory is the worker's only when a lane first writes it, and no stale slot is ever read.
         self.keys = [torch.empty(shape, dtype=kv_type.dtype) for _ in range(num_layers)]
         self.values = [torch.empty(shape, dtype=kv_type.dtype) for _ in range(num_layers)]
         self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=hidden_dtype)
         for tensor in (*self.keys, *self.values):
-            ask_for_huge_pages(tensor)
+            if tensor[0].nbytes >= _LARGE_LANE_BYTES:
+                ask_for_huge_pages(tensor)
         # Views that are made once: a restore asks for its lane several times, and a model has dozens of layers.
         self._raw_keys, self._raw_values = ([_raw(tensor) for tensor in each] for each in (self.keys, self.values))
         self._raw_final_hidden = _raw(self.final_hidden)
@@ -93,12 +94,11 @@ def populate(tensor: Tensor) -> bool:
 
 
 def ask_for_huge_pages(tensor: Tensor) -> bool:
-    """Has a contiguous tensor lie in huge pages where it is as large as one.
+    """Has a contiguous tensor lie in huge pages: what attention fetches ahead crosses no ends of small ones.
 
-    Attention reads many MiB of a lane faster so: what it fetches ahead crosses no ends of small pages. To be called
-    before the tensor is written to. False where it is too small, or the system does not know how.
+    To be called before it is written to. False where the system does not know how.
     """
-    return tensor.nbytes >= _HUGE_PAGE_BYTES and _advise(tensor, _MADV_HUGEPAGE)
+    return _advise(tensor, _MADV_HUGEPAGE)
 
 
 def _advise(tensor: Tensor, advice: int) -> bool:

@@ -36,39 +36,36 @@ def test_pages_are_made_and_what_is_in_them_stays() -> None:
     assert populate(lanes[1, 10:20]), "it need not begin with a page"
 
 
-def has_huge_pages() -> bool:
-    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    return setting.exists() and "[never]" not in setting.read_text()
-
-
-def huge_bytes() -> int:
-    """Of this process, in huge pages."""
-    kilobytes = re.findall(r"^AnonHugePages: +(\d+) kB$", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
-    return sum(map(int, kilobytes)) << 10
+def flags_of(tensor: torch.Tensor) -> list[str]:
+    """What Linux says of the memory in the middle of a tensor: VmFlags of /proc/self/smaps."""
+    address, is_there = tensor.data_ptr() + tensor.nbytes // 2, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if span := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            is_there = int(span[1], 16) <= address < int(span[2], 16)
+        elif is_there and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    raise AssertionError("no memory of this process")
 
 
 @_ON_LINUX
-@pytest.mark.skipif(not has_huge_pages(), reason="this system gives no huge pages to programs")
-def test_a_large_slab_lies_in_huge_pages_and_a_small_one_does_not() -> None:
-    geometry, before = LaneGeometry(sink=4, window=4092, chunk=128), huge_bytes()
-    large = slab_of(geometry, head_dim=128)
-    large.populate_lane(1)
-    lane_bytes = 2 * large.keys[0][1].nbytes
-    assert huge_bytes() - before > lane_bytes // 2
-    with_large = huge_bytes()
-    small = slab_of(LaneGeometry(sink=4, window=60, chunk=16), head_dim=64)
-    small.populate_lane(1)
-    assert huge_bytes() == with_large
-    assert not ask_for_huge_pages(small.keys[0])
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this system's Linux was built without huge pages"
+)
+@pytest.mark.parametrize(("window", "is_huge"), [(2044, True), (1020, False)])
+def test_large_lanes_lie_in_huge_pages(window: int, is_huge: bool) -> None:
+    """Smaller ones would take more than twice their memory."""
+    slab = slab_of(LaneGeometry(sink=4, window=window, chunk=128))
+    assert (slab.keys[0][0].nbytes >= 4 << 20) == is_huge
+    assert ["hg" in flags_of(tensor) for tensor in (*slab.keys, *slab.values)] == [is_huge, is_huge]
 
 
-def slab_of(geometry: LaneGeometry, *, head_dim: int) -> Slab:
+def slab_of(geometry: LaneGeometry) -> Slab:
     return Slab(
         geometry,
-        2,
+        32,  # so much memory that it is a mapping of its own
         num_layers=1,
         num_kv_heads=8,
-        head_dim=head_dim,
+        head_dim=128,
         hidden_size=64,
         kv_type=BFLOAT16,
         hidden_dtype=torch.float32,
