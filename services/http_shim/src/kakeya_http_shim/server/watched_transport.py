@@ -50,7 +50,7 @@ class WatchedTransport(asyncio.Transport):
             self._held.append(data)
 
     def hold(self) -> None:
-        """What is written from now on is sent in one piece when it is released: each call of the system takes its time."""
+        """What is written from now on is sent in one piece when it is released: each call of the system costs time."""
         if self._held is None:
             self._held = []
 
