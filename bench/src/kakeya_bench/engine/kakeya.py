@@ -68,6 +68,8 @@ class Kakeya:
 
     def _allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         self._verifier.allocate(geometry, num_lanes)
+        for lane in range(num_lanes):
+            self._verifier.populate_lane(lane)  # as the engine does before a session takes one
         self._lanes = Lanes(self._verifier, geometry, num_lanes)
 
     def _decode_step(self, num_sessions: int) -> float:

@@ -3,7 +3,7 @@
 import math
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -63,6 +63,26 @@ def test_any_lane_can_be_measured(verifier: TorchVerifier, geometry: LaneGeometr
     measured = _measured(verifier, geometry)
     assert all(0.0 < step.seconds < math.inf for step in measured)
     assert fit(measured).seconds(1, 1) > 0.0
+
+
+@pytest.mark.parametrize("num_lanes", [2, 1])
+def test_a_lane_is_made_before_it_is_written(
+    verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch, num_lanes: int
+) -> None:
+    """It would lie in small pages, which the first session finds there."""
+    called: list[str] = []
+
+    def noted(name: str, whole: Callable[..., None]) -> Callable[..., None]:
+        def call(*given: object) -> None:
+            called.append(name)
+            whole(*given)
+
+        return call
+
+    for name in ("populate_lane", "copy_lane", "forward"):
+        monkeypatch.setattr(verifier, name, noted(name, getattr(verifier, name)))
+    _measured(verifier, LaneGeometry(4, 64, 7), num_lanes)
+    assert called[0] == "populate_lane"
 
 
 _GROWTH = """

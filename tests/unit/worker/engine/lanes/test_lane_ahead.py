@@ -51,19 +51,33 @@ def flags_of(tensor: torch.Tensor) -> list[str]:
 @pytest.mark.skipif(
     not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this system's Linux was built without huge pages"
 )
-@pytest.mark.parametrize(("window", "is_huge"), [(2044, True), (1020, False)])
+@pytest.mark.parametrize(("window", "is_huge"), [(508, True), (444, False)])
 def test_large_lanes_lie_in_huge_pages(window: int, is_huge: bool) -> None:
-    """Smaller ones would take more than twice their memory."""
-    slab = slab_of(LaneGeometry(sink=4, window=window, chunk=128))
-    assert (slab.keys[0][0].nbytes >= 4 << 20) == is_huge
-    assert ["hg" in flags_of(tensor) for tensor in (*slab.keys, *slab.values)] == [is_huge, is_huge]
+    slab = slab_of(LaneGeometry(sink=4, window=window, chunk=16))
+    assert (slab.lane_bytes >= 4 << 20) == is_huge
+    slab.populate_lane(1)
+    for tensor in (*slab.keys, *slab.values):
+        assert ["hg" in flags_of(lane) for lane in tensor[:3]] == [False, is_huge, False]
+
+
+@_ON_LINUX
+@pytest.mark.parametrize("window", [2044, 444])
+def test_a_lane_has_all_its_memory_and_none_of_its_neighbours(window: int) -> None:
+    slab = slab_of(LaneGeometry(sink=4, window=window, chunk=16))
+    before = resident_bytes()
+    slab.populate_lane(1)
+    made = resident_bytes()
+    assert abs(made - before - slab.lane_bytes) < 1 << 18
+    for tensor in (*slab.keys, *slab.values):
+        tensor[1].fill_(1)
+    assert resident_bytes() - made < 1 << 18
 
 
 def slab_of(geometry: LaneGeometry) -> Slab:
     return Slab(
         geometry,
         32,  # so much memory that it is a mapping of its own
-        num_layers=1,
+        num_layers=2,
         num_kv_heads=8,
         head_dim=128,
         hidden_size=64,

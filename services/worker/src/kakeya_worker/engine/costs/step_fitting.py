@@ -46,11 +46,11 @@ def measure_steps(
 ) -> list[MeasuredStep]:
     """A few kinds of steps in which a session generates, alone or beside a prefill; of one lane, with drafts."""
     # Makes the memory of one lane real: pages that were never written are all one page, which is read too fast.
+    verifier.populate_lane(_LANE)
     if num_lanes > 1:
-        verifier.copy_lane(_OTHER_LANE, _LANE, geometry.num_slots)
+        verifier.copy_lane(_OTHER_LANE, _LANE, geometry.num_slots)  # where a system does not make pages when asked
         steps = _steps(geometry.chunk, retention)
     else:
-        verifier.populate_lane(_LANE)
         steps = [rows[-1:] for rows in _steps(geometry.chunk, retention)]
         steps[0] = [replace(steps[0][0], lane=_LANE)]
     _run(verifier, steps[0])  # whatever is done only once

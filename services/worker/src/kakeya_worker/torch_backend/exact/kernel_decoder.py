@@ -50,7 +50,7 @@ class KernelDecoder:
         """The slab that all later steps run over."""
         self._slab = slab
         keys, values = (_pointers(tensors) for tensors in (slab.keys, slab.values))
-        bound = interface.Slab(keys, values, slab.final_hidden.data_ptr(), slab.keys[0].shape[2])
+        bound = interface.Slab(keys, values, slab.final_hidden.data_ptr(), slab.geometry.num_slots, slab.lane_bytes)
         self._kernel.library.kakeya_decoder_bind(self._decoder, ctypes.byref(bound))
 
     def forward(self, rows: Sequence[Row]) -> None:

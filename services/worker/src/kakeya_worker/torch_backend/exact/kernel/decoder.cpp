@@ -69,6 +69,7 @@ Decoder::Decoder(const Model& model, const Variant& variant, int num_threads)
 void Decoder::bind(const Slab& slab) {
   final_hidden_ = slab.final_hidden;
   num_slots_ = slab.num_slots;
+  lane_bytes_ = slab.lane_bytes;
   keys_.assign(slab.keys, slab.keys + model_.num_layers);
   values_.assign(slab.values, slab.values + model_.num_layers);
 }
@@ -286,8 +287,7 @@ void Decoder::multiply(int thread, const Linear& linear, int64_t num_tokens, con
 }
 
 int64_t Decoder::lane_offset(int64_t lane, int64_t kv_head) const {
-  const HeadShape& heads = model_.heads;
-  return (lane * heads.num_kv_heads + kv_head) * num_slots_ * heads.slot_bytes();
+  return lane * lane_bytes_ + kv_head * num_slots_ * model_.heads.slot_bytes();
 }
 
 }  // namespace kakeya

@@ -35,12 +35,13 @@ struct Model {
   HeadShape heads;
 };
 
-// K and V of each layer: [lanes, kv_heads, slots, head_dim].
+// K and V of each layer, of its first lane: [kv_heads, slots, slot].
 struct Slab {
   char* const* keys;
   char* const* values;
   float* final_hidden;  // [lanes, hidden]
   int64_t num_slots;
+  int64_t lane_bytes;  // from a lane to the next
 };
 
 // One session's tokens in a step, and its keys in blocks of 16.
@@ -136,7 +137,7 @@ class Decoder {
   const Variant& variant_;
   std::vector<char*> keys_, values_;  // of each layer
   float* final_hidden_ = nullptr;
-  int64_t num_slots_ = 0;
+  int64_t num_slots_ = 0, lane_bytes_ = 0;
 
   Quantized quantized_ = {};
   int64_t scores_size_ = 0;   // floats of a thread

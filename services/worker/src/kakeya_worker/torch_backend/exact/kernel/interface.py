@@ -74,6 +74,7 @@ class Slab(Structure):
         ("values", POINTER(c_void_p)),
         ("final_hidden", c_void_p),
         ("num_slots", c_int64),
+        ("lane_bytes", c_int64),
     ]
 
 
