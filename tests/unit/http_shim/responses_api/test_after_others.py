@@ -212,6 +212,14 @@ def test_the_latest_are_known() -> None:
         assert not known.kept.is_like(KeptItems.unpacked(as_kept([*each.items]), Unpacking(0)).followed_by(turns(1)))
 
 
+def test_one_that_is_deleted_is_not_known() -> None:
+    latest, response = LatestResponses(), stored(1)
+    latest.stored(response)
+    latest.deleted("resp_1")
+    assert latest.up_to("resp_1") is None
+    latest.deleted("resp_1")
+
+
 def test_one_in_a_conversation_is_not_known() -> None:
     """What is before it may change."""
     latest, response = LatestResponses(), replace(stored(1), behind=Behind("conv_1", None))

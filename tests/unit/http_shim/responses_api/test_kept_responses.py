@@ -10,6 +10,8 @@ import grpc
 import httpx
 import pytest
 
+from kakeya_http_shim.responses_api.kept.kept_response import KeptResponse
+from kakeya_http_shim.responses_api.kept.latest import LatestResponses
 from kakeya_http_shim.responses_api.response_object import ResponseObject
 from kakeya_http_shim.responses_api.responses_writer import ResponsesWriter
 from kakeya_http_shim.routes.responses.item_pages import ItemList
@@ -31,12 +33,31 @@ async def listed(shim: Shim, response_id: str, **query: Any) -> httpx.Response:
     return await shim.http.get(f"{RESPONSES}/{response_id}/input_items", params=query)
 
 
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Ids of those that the shim remembers as its latest."""
+    found: set[str] = set()
+    stored, deleted = LatestResponses.stored, LatestResponses.deleted
+
+    def remember(latest: LatestResponses, kept: KeptResponse) -> None:
+        stored(latest, kept)
+        found.add(kept.response["id"])
+
+    def forget(latest: LatestResponses, response_id: str) -> None:
+        deleted(latest, response_id)
+        found.discard(response_id)
+
+    monkeypatch.setattr(LatestResponses, "stored", remember)
+    monkeypatch.setattr(LatestResponses, "deleted", forget)
+    return found
+
+
 def code(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]["code"]
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_a_response_can_be_looked_at_until_it_is_deleted(shim: Shim, streams: bool) -> None:
+async def test_a_response_can_be_looked_at_until_it_is_deleted(shim: Shim, known: set[str], streams: bool) -> None:
     shim.will_say("Hi")
     if streams:
         response = (await events(shim, instructions="Be kind."))[-1]["response"]
@@ -46,6 +67,7 @@ async def test_a_response_can_be_looked_at_until_it_is_deleted(shim: Shim, strea
     found = await look(shim, response["id"])
     ResponseObject.model_validate_json(found.content, strict=True)
     assert (found.status_code, found.json()) == (200, response)
+    assert known == {response["id"]}
     gone = await shim.http.delete(f"{RESPONSES}/{response['id']}")
     DeletedResponse.model_validate_json(gone.content, strict=True)
     assert gone.json() == {"id": response["id"], "object": "response", "deleted": True}
@@ -53,6 +75,7 @@ async def test_a_response_can_be_looked_at_until_it_is_deleted(shim: Shim, strea
         again = await shim.http.request(method, f"{RESPONSES}/{response['id']}")
         assert code(again) == (404, "response_not_found")
     assert shim.runtime.objects == {}
+    assert not known
 
 
 async def test_what_is_not_to_be_stored_is_not(shim: Shim) -> None:
@@ -237,7 +260,7 @@ async def test_one_that_runs_is_cancelled(runtime: ScriptedRuntime, tokenizer_di
         await shim.nothing_left()
 
 
-async def test_one_that_runs_is_deleted_for_good(shim: Shim) -> None:
+async def test_one_that_runs_is_deleted_for_good(shim: Shim, known: set[str]) -> None:
     """Its client gets the rest of it, and nothing more is stored."""
     shim.runtime.token_seconds = 0.2
     body = {"input": "Hello", "max_output_tokens": 5, "stream": True}
@@ -250,6 +273,7 @@ async def test_one_that_runs_is_deleted_for_good(shim: Shim) -> None:
     assert DONE in rest
     assert '"store":true' in rest[-4], "it was stored, until it was deleted"
     assert shim.runtime.objects == {}
+    assert not known
 
 
 async def test_one_is_deleted_for_good_when_its_client_leaves(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:

@@ -44,6 +44,10 @@ class LatestResponses:
             while len(self._latest) > self._max_responses:
                 self._latest.popitem(last=False)
 
+    def deleted(self, response_id: str) -> None:
+        """It is stored no longer: nothing of what it said stays."""
+        self._latest.pop(response_id, None)
+
     def up_to(self, response_id: str) -> Conversation | None:
         """All that was said up to the end of one; None: that is not known here."""
         stored = self._latest.get(response_id)

@@ -129,7 +129,7 @@ class Keeping:
             return True
         await self.has_begun()
         is_stored = await self.stored.write(kept)
-        if is_stored:
+        if self.stored.is_as_written:
             self.looking.latest.stored(kept)
         return is_stored
 

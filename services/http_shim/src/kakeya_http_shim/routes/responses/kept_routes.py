@@ -52,6 +52,7 @@ class KeptRoutes:
         response_id = _id(request)
         await self._running.settle(response_id)
         await deleted(self._client(request), response_id)
+        self._looking.latest.deleted(response_id)
         return JSONResponse(DeletedResponse(id=response_id).model_dump())
 
     async def items(self, request: Request) -> Response:

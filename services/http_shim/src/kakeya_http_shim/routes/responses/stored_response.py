@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -74,6 +74,7 @@ class StoredResponse:
         by: names who answers it; one that has another's name in it is not written any more.
         ttl_seconds: for which it is kept from each change on.
         version: of the object; 0: nothing is there yet.
+        is_as_written: what was written last is what is kept; not where it was deleted, or is another's.
     """
 
     client: AsyncClient
@@ -81,16 +82,18 @@ class StoredResponse:
     by: str
     ttl_seconds: int
     version: int = 0
+    is_as_written: bool = field(default=False, init=False)
 
     async def write(self, kept: KeptResponse) -> bool:
         """Whether it is kept so, or is another's by now, or was deleted. Where that fails nothing of it is left."""
+        self.is_as_written = False
         try:
             data = await asyncio.to_thread(kept.packed)
             if self.version:
                 await self._update(data)
             else:
                 await self.client.store_object(self.response_id, data, ttl_seconds=self.ttl_seconds)
-                self.version = 1
+                self.version, self.is_as_written = 1, True
         except (KakeyaError, ApiError) as error:
             _log.warning("a response was not stored", error=f"{type(error).__name__}: {error}")
             if self.version:
@@ -126,6 +129,7 @@ class StoredResponse:
                 self.version = await self.client.update_object(
                     self.response_id, data, version=self.version, ttl_seconds=self.ttl_seconds
                 )
+                self.is_as_written = True
                 return
             except ObjectNotFound:
                 return
