@@ -45,7 +45,7 @@ class LatestResponses:
                 self._latest.popitem(last=False)
 
     def deleted(self, response_id: str) -> None:
-        """It is stored no longer: nothing of what it said stays."""
+        """It is stored no longer, and its answer does not stay here."""
         self._latest.pop(response_id, None)
 
     def up_to(self, response_id: str) -> Conversation | None:
