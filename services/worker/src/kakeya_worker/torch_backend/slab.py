@@ -14,7 +14,7 @@ from kakeya_worker.torch_backend.numerics import KvType
 
 _LARGE_LANE_BYTES = 4 << 20
 """A smaller lane may hold no whole page of 2 MiB."""
-_MADV_HUGEPAGE = 14  # linux/mman.h
+_MADV_HUGEPAGE, _MADV_NOHUGEPAGE = 14, 15  # linux/mman.h
 _MADV_POPULATE_WRITE = 23  # linux/mman.h, since Linux 5.14
 _POISON = 0xFF  # a bfloat16 of such bytes is not a number
 _RAW = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}
@@ -48,6 +48,7 @@ class Slab:
         shape = (num_lanes, 2, num_layers, num_kv_heads, geometry.num_slots, kv_type.slot_size(head_dim))
         # Not zeroed: the memory is the worker's only when a lane first writes it, and no stale slot is ever read.
         self._lanes = torch.empty(shape, dtype=kv_type.dtype)
+        _advise(self._lanes, _MADV_NOHUGEPAGE)  # where a system gives such unasked, a lane's would reach its neighbours
         self.keys, self.values = (list(self._lanes[:, part].unbind(1)) for part in range(2))
         self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=hidden_dtype)
         # Views that are made once: a restore asks for its lane several times, and a model has dozens of layers.

@@ -57,7 +57,9 @@ def test_large_lanes_lie_in_huge_pages(window: int, is_huge: bool) -> None:
     assert (slab.lane_bytes >= 4 << 20) == is_huge
     slab.populate_lane(1)
     for tensor in (*slab.keys, *slab.values):
-        assert ["hg" in flags_of(lane) for lane in tensor[:3]] == [False, is_huge, False]
+        of_lanes = [flags_of(lane) for lane in tensor[:3]]
+        assert ["hg" in flags for flags in of_lanes] == [False, is_huge, False]
+        assert ["nh" in flags for flags in of_lanes] == [True, not is_huge, True], "not unasked either"
 
 
 @_ON_LINUX

@@ -7,7 +7,6 @@ sees it, since a session sees only what it wrote itself.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import structlog
 
@@ -21,7 +20,7 @@ _log = structlog.get_logger()
 FITTING_SECONDS = 1.0  # after which only those steps are still run that are needed
 NUM_ROUNDS = 10  # of all steps; of each the shortest counts, since whatever disturbs a step makes it longer
 NUM_NEEDED = 3  # steps that tell all costs
-_LANE, _OTHER_LANE = 0, 1
+_LANE = 0
 
 
 def fit_costs(
@@ -47,12 +46,13 @@ def measure_steps(
     """A few kinds of steps in which a session generates, alone or beside a prefill; of one lane, with drafts."""
     # Makes the memory of one lane real: pages that were never written are all one page, which is read too fast.
     verifier.populate_lane(_LANE)
-    if num_lanes > 1:
-        verifier.copy_lane(_OTHER_LANE, _LANE, geometry.num_slots)  # where a system does not make pages when asked
-        steps = _steps(geometry.chunk, retention)
+    # The few pages that it gets here are small ones. Of all lanes the last is the latest that a session takes.
+    other_lane = num_lanes - 1
+    steps = _steps(geometry.chunk, retention, other_lane)
+    if other_lane != _LANE:
+        verifier.copy_lane(other_lane, _LANE, geometry.num_slots)  # where a system does not make pages when asked
     else:
-        steps = [rows[-1:] for rows in _steps(geometry.chunk, retention)]
-        steps[0] = [replace(steps[0][0], lane=_LANE)]
+        steps = [rows[-1:] for rows in steps]
     _run(verifier, steps[0])  # whatever is done only once
     ends = time.perf_counter() + FITTING_SECONDS
     seconds = [math.inf] * len(steps)
@@ -64,10 +64,10 @@ def measure_steps(
     return [_measured(rows, shortest) for rows, shortest in zip(steps, seconds, strict=True) if shortest < math.inf]
 
 
-def _steps(chunk: int, retention: Retention) -> list[list[Row]]:
+def _steps(chunk: int, retention: Retention, other_lane: int) -> list[list[Row]]:
     """The first ones tell all costs, the others make them truer."""
     far = 2 * retention.capacity  # tokens there see all that is ever kept
-    generate = Row(_OTHER_LANE, 0, (0,), retention)
+    generate = Row(other_lane, 0, (0,), retention)
     beside = [
         [generate, Row(_LANE, start, (0,) * num_tokens, retention)]
         for num_tokens in (max(1, chunk // 8), max(1, chunk // 2))
