@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection
 
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import Append, Generate, GenerateResult
+from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.lanes.results import GenerateResult
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.engine.seams.retention import SessionOptions
 

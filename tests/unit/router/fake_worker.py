@@ -175,6 +175,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         eos_after: length of a history whose next generated token is EOS.
         rss_bytes: what heartbeats say of its memory; 0, as of a worker that cannot tell.
         forks: it knows `fork_from`.
+        closes: it knows `closes_session`.
         files: its snapshot store; None: it has none.
         writing: clear it and no snapshot is written.
         reading: clear it and no lane is read to its end.
@@ -236,7 +237,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.prefill_seconds = 0.25
         self.rss_bytes = 0
         self.numbers = itertools.count(1)
-        self.forks = True
+        self.forks = self.closes = True
         self.files = files
         self.writing = asyncio.Event()
         self.writing.set()
@@ -552,6 +553,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                     stream.put(request.answer, generated[-1], _detail(request, generated[-1]))
         finally:
             lane.busy = False
+        if closes := self.closes and request.closes_session:
+            del self.lanes[request.session_id]
         if self.forgets_done:
             return
         yield pb.GenerateResponse(
@@ -564,6 +567,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 evicted_token_count=lane.num_evicted_since(request.history_length),
                 drafted_token_count=7,
                 accepted_token_count=5,
+                session_closed=closes,
             )
         )
         try:
@@ -698,5 +702,5 @@ def generate(
         history_length=history_length,
     )
     request = GenerateRequest(SessionId(session_id), max_tokens, Sampling(seed=1))
-    message = request.message(record, max_tokens=max_tokens, produced=produced)
+    message = request.message(record, max_tokens=max_tokens, produced=produced, closes=False)
     return client.generate(record, message, timeout, running or RunningCall(), lambda: journaled_length)

@@ -29,6 +29,7 @@ _OF_GENERATE = (
     "min_tokens",
     "ignores_eos",
     "constraint",
+    "closes",
 )
 
 

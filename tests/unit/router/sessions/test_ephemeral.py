@@ -8,6 +8,7 @@ import pytest
 
 from kakeya_router.store import persistence
 from kakeya_shared.errors.tree import (
+    Draining,
     EmptyHistory,
     Internal,
     InvalidField,
@@ -92,6 +93,7 @@ async def test_done_does_not_wait_for_the_lane_and_a_close_does(stack: Stack, cl
             return await super().CloseSession(request, context)
 
     async with Slow() as worker:
+        worker.closes = False
         await client.join(worker)
         worker.keep_beating(client.registry)
         session_id = await asked(client)
@@ -106,6 +108,57 @@ async def test_done_does_not_wait_for_the_lane_and_a_close_does(stack: Stack, cl
         worker.may_close.set()
         assert await closing == 22
         await eventually(lambda: nothing_left(stack, client))
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_a_worker_that_can_frees_the_lane_with_the_answer(
+    stack: Stack, client: Client, worker: FakeWorker, closes: bool
+) -> None:
+    """One of an older version is asked to once more."""
+    worker.closes = closes
+    await client.generate(await asked(client), 5)
+    await eventually(lambda: nothing_left(stack, client))
+    assert (worker.lanes, worker.calls["CloseSession"]) == ({}, 0 if closes else 1)
+    other = await client.session()
+    await client.append(other, range(20))
+    await client.generate(other, 5)
+    assert [request.closes_session for request in worker.generating] == [True, False], "that of others stays"
+    assert len(worker.lanes) == 1
+
+
+async def test_the_end_of_an_answer_may_be_lost_with_its_lane(stack: Stack, client: Client) -> None:
+    """The lane is free, and nobody was told: the answer is made up for as any that breaks off."""
+
+    class Broken(FakeWorker):
+        async def Generate(self, request: Any, context: object) -> Any:
+            is_first = not self.generating
+            async for response in super().Generate(request, context):
+                if is_first and response.HasField("done"):
+                    raise Draining("it breaks off")
+                yield response
+
+    async with Broken() as worker:
+        await client.join(worker)
+        worker.keep_beating(client.registry)
+        session_id = await asked(client)
+        *tokens, last = await client.generate(session_id, 5)
+        assert [each.token_id for each in tokens] == expected(20, 25)
+        assert (last.done.history_length, last.done.generated_token_count) == (25, 5)
+        assert [list(request.previous_token_ids) for request in worker.generating] == [[], expected(20, 25)]
+        assert worker.opening == [session_id, session_id]
+        await eventually(lambda: nothing_left(stack, client))
+
+
+async def test_the_lane_outlasts_an_answer_that_the_journal_cannot_make_up_for(stack: Stack) -> None:
+    client = await stack.router(max_append_tokens=2, journal_tokens=1)
+    worker = await stack.worker(client)
+    session_id = await client.session(ephemeral=True)
+    for _ in range(3):
+        await client.append(session_id, [1, 2])
+    await client.generate(session_id, 2)
+    await eventually(lambda: nothing_left(stack, client))
+    assert [request.closes_session for request in worker.generating] == [False]
+    assert (worker.lanes, worker.calls["CloseSession"]) == ({}, 1)
 
 
 async def test_a_cancel_ends_it(stack: Stack, client: Client, worker: FakeWorker) -> None:

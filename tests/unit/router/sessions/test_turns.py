@@ -414,6 +414,7 @@ async def test_it_closes_the_session(stack: Stack, client: Client, worker: FakeW
     assert list(worker.lanes) == [source]
     await client.turn(turn_request(source, [9], close=True))
     assert await gone(stack, worker)
+    assert not worker.calls["CloseSession"], "the worker has, with the answers"
 
 
 @pytest.mark.parametrize("create", [{}, {"ephemeral": True}])

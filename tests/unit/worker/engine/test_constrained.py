@@ -11,7 +11,8 @@ import pytest
 from kakeya_shared.errors.tree import InvalidField
 from kakeya_worker.conformance.tools.tokenizer_files import NUM_TOKENS, token_text, write_tokenizer
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import Append, Finish
+from kakeya_worker.engine.lanes.operation import Append
+from kakeya_worker.engine.lanes.results import Finish
 from kakeya_worker.grammars.constraint import Constraint
 from kakeya_worker.grammars.grammar import Grammar
 from kakeya_worker.grammars.grammars import Grammars

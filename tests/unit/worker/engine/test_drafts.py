@@ -15,7 +15,8 @@ from kakeya_worker.conformance.tools.drafts import Failing, Lying, Record
 from kakeya_worker.conformance.tools.tokenizer_files import NUM_TOKENS, write_tokenizer
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_state import ForkSource
-from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Finish, Generate, GenerateResult
+from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Generate
+from kakeya_worker.engine.lanes.results import Finish, GenerateResult
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.proposer import NewProposer

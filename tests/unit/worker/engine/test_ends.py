@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import Finish
+from kakeya_worker.engine.lanes.results import Finish
 from tests.unit.worker.engine_calls import TIMEOUT, open_session, start_append, start_generate
 
 VOCABULARY = 1024

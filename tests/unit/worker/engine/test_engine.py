@@ -23,7 +23,8 @@ from kakeya_shared.errors.tree import (
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes import operation as operations
 from kakeya_worker.engine.lanes.lane_state import ForkSource, OpenLane
-from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Finish
+from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append
+from kakeya_worker.engine.lanes.results import Finish
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, SinkWindow, sink_window
 from kakeya_worker.engine.steps.scheduler import Scheduler

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kakeya_shared.errors.tree import HistoryFull, InvalidField
+from kakeya_shared.errors.tree import HistoryFull, InvalidField, OperationStopped, SessionNotFound
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_state import LaneState, OpenLane
-from kakeya_worker.engine.lanes.operation import Finish
+from kakeya_worker.engine.lanes.results import Finish
 from kakeya_worker.engine.seams.retention import SessionOptions
 from tests.unit.worker.engine_calls import (
     BYTES,
@@ -177,3 +177,28 @@ def test_a_session_keeps_what_it_asked_for(engine: Engine) -> None:
     state = start_append(engine, 0, 100).future.result(TIMEOUT).lane
     assert state == LaneState(100, 30 * BYTES, (range(10), range(80, 100)))
     assert isinstance(error_of(engine.open("more", 1, SessionOptions(pin=68))), InvalidField)
+
+
+@pytest.mark.parametrize("options", [{}, {"sink": 2, "window": 30, "refuses_overflow": True}])
+def test_a_session_ends_with_the_answer_that_closes_it(engine: Engine, options: dict[str, Any]) -> None:
+    """However that ends by itself. The lane is free before its caller is told."""
+    open_session(engine, **options)
+    start_append(engine, 0, 30).future.result(TIMEOUT)
+    generate, tokens = start_generate(engine, 30, 40, closes=True)
+    num_in_use: list[int] = []
+    generate.future.add_done_callback(lambda _: num_in_use.append(engine.lanes.totals().num_lanes_in_use))
+    result = generate.future.result(TIMEOUT)
+    assert result.finish is (Finish.TRUNCATED if options else Finish.MAX_TOKENS)
+    assert (result.is_closed, result.lane.history_length) == (True, 30 + len(tokens.ids))
+    assert isinstance(error_of(engine.close("s", 1)), SessionNotFound)
+    assert num_in_use == [0]
+
+
+def test_an_answer_that_is_stopped_closes_nothing(engine: Engine) -> None:
+    open_session(engine)
+    start_append(engine, 0, 30).future.result(TIMEOUT)
+    generate, tokens = start_generate(engine, 30, 100_000, closes=True)
+    assert tokens.enough.wait(TIMEOUT)
+    stopped = engine.stop_operation("s", 1, 30).result(TIMEOUT)
+    assert isinstance(error_of(generate.future), OperationStopped)
+    assert engine.close("s", 1).result(TIMEOUT) == stopped.state.history_length

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from kakeya_worker.conformance.tools import drafts
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_state import ForkSource
-from kakeya_worker.engine.lanes.operation import GenerateResult
+from kakeya_worker.engine.lanes.results import GenerateResult
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.speculation.draft_model import DraftModel

@@ -111,6 +111,20 @@ async def test_a_turn(stub: Any) -> None:
     assert closed.final_history_length == 73
 
 
+async def test_a_session_is_closed_with_its_last_answer(stub: Any, engine: Engine) -> None:
+    request = pb.GenerateRequest(**LEASE, history_length=40, max_tokens=5, sampling=pb.Sampling(top_p=1.0))
+    *_, last = [response async for response in stub.Generate(request)]
+    assert not last.done.session_closed
+    request.history_length, request.closes_session = 45, True
+    *tokens, last = [response async for response in stub.Generate(request)]
+    assert (len(tokens), last.done.lane.history_length, last.done.session_closed) == (5, 50, True)
+    assert engine.lanes.totals().num_lanes_in_use == 0
+    assert await _reason(stub.CloseSession(pb.CloseSessionRequest(**LEASE))) == (
+        grpc.StatusCode.NOT_FOUND,
+        "SESSION_NOT_FOUND",
+    )
+
+
 async def test_drafts_are_counted(stub: Any) -> None:
     """Of a session that asks for a proposer. A token over and over is what `ngram` finds."""
     lease: dict[str, Any] = {"session_id": "drafting", "epoch": 1}

@@ -120,12 +120,15 @@ class GenerateRequest:
             features=self.features,
         )
 
-    def message(self, record: SessionRecord, *, max_tokens: int, produced: Sequence[int]) -> worker_api.GenerateRequest:
+    def message(
+        self, record: SessionRecord, *, max_tokens: int, produced: Sequence[int], closes: bool
+    ) -> worker_api.GenerateRequest:
         """For the worker.
 
         Args:
             max_tokens: as far as the history has room for them.
             produced: the operation's tokens so far.
+            closes: the session ends with the answer.
         """
         return worker_api.GenerateRequest(
             sampling=worker_api.Sampling(**self.sampling.parameters),
@@ -144,6 +147,7 @@ class GenerateRequest:
             ignore_eos=self.ignore_eos,
             grammar=None if self.grammar is None else self.grammar.message,
             reasoning=None if self.reasoning is None else self.reasoning.message,
+            closes_session=closes,
         )
 
 
@@ -186,7 +190,11 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The worker's last word."""
+    """The worker's last word.
+
+    Attributes:
+        session_closed: the worker has freed the lane.
+    """
 
     stop_reason: api.StopReason.ValueType
     lane: LaneState
@@ -196,6 +204,7 @@ class Done:
     evicted_token_count: int
     drafted_token_count: int = 0
     accepted_token_count: int = 0
+    session_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +236,7 @@ def from_worker(message: worker_api.GenerateResponse) -> Token | Done:
             done.evicted_token_count,
             done.drafted_token_count,
             done.accepted_token_count,
+            done.session_closed,
         )
     return Token(message.token_id, TokenDetail.of(message.detail) if message.HasField("detail") else None)
 

@@ -54,14 +54,17 @@ class Closing:
         answer = await self._store.begin_close(record, claim, cause, **only)
         return await self.finish(answer.record, claim) if is_done(answer.outcome) else None
 
-    async def finish(self, claimed: SessionRecord, claim: Claim) -> int:
+    async def finish(self, claimed: SessionRecord, claim: Claim, *, lane_freed: bool = False) -> int:
         """Closes the lane of a session that is claimed for good, and forgets it; returns the final history length.
+
+        Args:
+            lane_freed: the worker has closed it with the session's last answer.
 
         Raises:
             StoreUnavailable: the rest is done once Redis is back.
         """
         final_length = max(claimed.history_length, claimed.journal_length)
-        if claimed.holds_lane:
+        if claimed.holds_lane and not lane_freed:
             try:
                 lane_length = await self._workers.at(claimed.address).close_session(claimed, LANE_SECONDS)
                 final_length = max(final_length, lane_length)

@@ -125,7 +125,7 @@ class Answer:
             with pace.measured():
                 async for token in tokens:
                     yield token
-        operation.has_answered(self._took(stream.done, pace))
+        operation.has_answered(self._took(stream.done, pace), lane_freed=stream.done.session_closed)
         self.ended = Ended(stream.done, operation.op_id, request.sampling.seed, max_tokens < request.max_tokens)
 
     def _took(self, done: Done, pace: Pace) -> LastTurn:
@@ -208,7 +208,9 @@ class _Stream:
         operation, journal = self._operation, self._operation.journal
         operation.answers()
         record = operation.record
-        message = self._request.message(record, max_tokens=self._max_tokens, produced=self._produced)
+        message = self._request.message(
+            record, max_tokens=self._max_tokens, produced=self._produced, closes=operation.ends_session
+        )
         stream = self._workers.at(record.address).generate(
             record, message, self._seconds_left(), operation.call, lambda: journal.length
         )

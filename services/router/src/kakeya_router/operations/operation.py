@@ -41,6 +41,7 @@ class Operation:
         is_answering: a Generate that has come to its first token; a session that lives for one answer ends with it.
         closes: the session ends with it, however it ends.
         turn: the answer that it ends with; None: it has not come to its end.
+        lane_freed: by the worker, with that.
         claim: proves to the store that it is this router's.
         call: the worker's calls, ended when the session is taken away.
         is_parked: the session has no lane.
@@ -65,6 +66,7 @@ class Operation:
         self.call = RunningCall()
         self.is_parked = False
         self.turn: LastTurn | None = None
+        self.lane_freed = False
         self.at_worker = False
         self.append_start: int | None = None
         self.over = False
@@ -105,9 +107,14 @@ class Operation:
         """Its client may come again for the rest of the answer."""
         self.is_answering = False
 
-    def has_answered(self, turn: LastTurn) -> None:
+    @property
+    def ends_session(self) -> bool:
+        """Whether its lane need not outlast the answer; the answer's end may be lost on the way, though."""
+        return (self.closes or self.record.ephemeral) and self.record.is_recoverable
+
+    def has_answered(self, turn: LastTurn, *, lane_freed: bool) -> None:
         """Its answer is there as a whole."""
-        self.turn = turn
+        self.turn, self.lane_freed = turn, lane_freed
 
     def closes_session(self) -> None:
         """Its client wants nothing of the session after it."""

@@ -268,7 +268,8 @@ class Operations:
                     operation.record, journal.length + len(token_ids), is_turn=operation.kind in ("generate", "rewind")
                 )
             case EndOperation.CLOSING:
-                operation.close(self._closing.finish(answer.record, operation.claim))
+                finishing = self._closing.finish(answer.record, operation.claim, lane_freed=operation.lane_freed)
+                operation.close(finishing)
             case EndOperation.GONE:
                 return await self._settling.overtaken(operation)
             case EndOperation.REGRESSED:

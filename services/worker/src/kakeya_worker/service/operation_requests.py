@@ -83,6 +83,7 @@ def generate(
         previous_token_ids=tuple(request.previous_token_ids),
         min_tokens=request.min_tokens,
         ignores_eos=request.ignore_eos,
+        closes=request.closes_session,
     )
 
 

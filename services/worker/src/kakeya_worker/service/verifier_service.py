@@ -15,7 +15,8 @@ from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_state import LaneState, OpenLane
-from kakeya_worker.engine.lanes.operation import Finish, Generate, GenerateResult
+from kakeya_worker.engine.lanes.operation import Generate
+from kakeya_worker.engine.lanes.results import Finish, GenerateResult
 from kakeya_worker.grammars.constraint import Constraint
 from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.grammars.reasoning import ReasonedConstraint
@@ -264,6 +265,7 @@ def _done(result: GenerateResult) -> pb.GenerateDone:
         evicted_token_count=result.num_evicted,
         drafted_token_count=result.num_drafted,
         accepted_token_count=result.num_accepted,
+        session_closed=result.is_closed,
     )
 
 

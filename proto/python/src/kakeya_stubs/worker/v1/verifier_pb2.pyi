@@ -461,6 +461,7 @@ class GenerateRequest(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     TOKEN_STREAM_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
+    CLOSES_SESSION_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
@@ -481,6 +482,8 @@ class GenerateRequest(_message.Message):
     maybe before the last of them. A stream that is not there is OPERATION_STOPPED. Unset: they come here.
     """
     answer: _builtins.int
+    closes_session: _builtins.bool
+    """The lane is freed once this Generate has come to its end, before `done` says so. One that fails or is stopped frees none."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -522,10 +525,11 @@ class GenerateRequest(_message.Message):
         reasoning: Global___Reasoning | None = ...,
         token_stream: _builtins.int | None = ...,
         answer: _builtins.int = ...,
+        closes_session: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "_token_stream", b"_token_stream", "grammar", b"grammar", "history_digest", b"history_digest", "logprobs", b"logprobs", "reasoning", b"reasoning", "sampling", b"sampling", "token_stream", b"token_stream"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "_token_stream", b"_token_stream", "acknowledges", b"acknowledges", "answer", b"answer", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "grammar", b"grammar", "history_digest", b"history_digest", "history_length", b"history_length", "ignore_eos", b"ignore_eos", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "reasoning", b"reasoning", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "token_stream", b"token_stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "_token_stream", b"_token_stream", "acknowledges", b"acknowledges", "answer", b"answer", "closes_session", b"closes_session", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "grammar", b"grammar", "history_digest", b"history_digest", "history_length", b"history_length", "ignore_eos", b"ignore_eos", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "reasoning", b"reasoning", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "token_stream", b"token_stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
     _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
@@ -743,6 +747,7 @@ class GenerateDone(_message.Message):
     EVICTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     DRAFTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     ACCEPTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    SESSION_CLOSED_FIELD_NUMBER: _builtins.int
     finish_reason: Global___FinishReason.ValueType
     generated_token_count: _builtins.int
     prefill_duration_seconds: _builtins.float
@@ -752,6 +757,8 @@ class GenerateDone(_message.Message):
     drafted_token_count: _builtins.int
     """Drafts that were checked, and those that were right, of this worker's part."""
     accepted_token_count: _builtins.int
+    session_closed: _builtins.bool
+    """As `closes_session` asked for. A worker that does not know that field leaves the lane as it is."""
     @_builtins.property
     def lane(self) -> Global___LaneState: ...
     def __init__(
@@ -765,10 +772,11 @@ class GenerateDone(_message.Message):
         evicted_token_count: _builtins.int = ...,
         drafted_token_count: _builtins.int = ...,
         accepted_token_count: _builtins.int = ...,
+        session_closed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lane", b"lane"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_token_count", b"accepted_token_count", "drafted_token_count", b"drafted_token_count", "evicted_token_count", b"evicted_token_count", "finish_reason", b"finish_reason", "generated_token_count", b"generated_token_count", "lane", b"lane", "prefill_duration_seconds", b"prefill_duration_seconds", "total_duration_seconds", b"total_duration_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_token_count", b"accepted_token_count", "drafted_token_count", b"drafted_token_count", "evicted_token_count", b"evicted_token_count", "finish_reason", b"finish_reason", "generated_token_count", b"generated_token_count", "lane", b"lane", "prefill_duration_seconds", b"prefill_duration_seconds", "session_closed", b"session_closed", "total_duration_seconds", b"total_duration_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,7 +11,8 @@ import pytest
 from kakeya_worker.conformance.tools.subject import Subject
 from kakeya_worker.conformance.tools.tokenizer_files import WORDS, token_text, write_tokenizer
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import Append, Finish, Generate
+from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.lanes.results import Finish
 from kakeya_worker.engine.sampling.sampling import Sampling
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions

@@ -13,7 +13,8 @@ from kakeya_worker.conformance.schedules.schedule import AppendTokens, Cancel, G
 from kakeya_worker.conformance.schedules.watched_verifier import WatchedVerifier
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_state import LaneState
-from kakeya_worker.engine.lanes.operation import Append, AppendResult, Finish, Generate, GenerateResult
+from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.lanes.results import AppendResult, Finish, GenerateResult
 from kakeya_worker.engine.sampling.sampling import TokenDetail, choose, token_detail
 
 TIMEOUT_SECONDS = 30.0

@@ -5,14 +5,13 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kakeya_shared.errors.tree import EmptyHistory, HistoryFull, KakeyaError
 from kakeya_worker.engine.lanes.lane import Lane
-from kakeya_worker.engine.lanes.lane_state import LaneState
+from kakeya_worker.engine.lanes.results import AppendResult, Finish, GenerateResult
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail, choose, token_detail
 from kakeya_worker.engine.speculation.drafter import Drafter
 from kakeya_worker.grammars.constraint import Constraint
@@ -23,37 +22,6 @@ MAX_PAUSE_SECONDS = 60.0
 
 Choice = tuple[int, TokenDetail | None]
 """A token that was chosen, and what is asked for of it."""
-
-
-class Finish(Enum):
-    """Why a Generate ended by itself."""
-
-    MAX_TOKENS = auto()
-    EOS = auto()
-    STOP_SEQUENCE = auto()
-    TRUNCATED = auto()  # the lane is full, and the session refuses to forget
-
-
-@dataclass(frozen=True)
-class AppendResult:
-    """What became of it; `details` of the appended tokens, where they were asked for."""
-
-    lane: LaneState
-    prefill_seconds: float
-    num_evicted: int
-    details: tuple[TokenDetail, ...] = ()
-
-
-@dataclass(frozen=True)
-class GenerateResult:
-    lane: LaneState
-    finish: Finish
-    num_generated: int
-    prefill_seconds: float
-    total_seconds: float
-    num_evicted: int
-    num_drafted: int = 0
-    num_accepted: int = 0
 
 
 @dataclass(eq=False)
@@ -168,6 +136,7 @@ class Generate(Operation):
         min_tokens: until it has produced so many EOS is not chosen, and stop sequences are not looked for.
         ignores_eos: EOS is never chosen.
         constraint: which tokens may come at all; behind those that it has produced before.
+        closes: the session is closed once it has come to its end.
         num_read: how many of its first tokens were read; changed by one thread.
         journaled_length: history length up to which its reader has its tokens for good; changed by that thread.
         counts: how often it has produced each id; kept where there are penalties.
@@ -189,6 +158,7 @@ class Generate(Operation):
     min_tokens: int = 0
     ignores_eos: bool = False
     constraint: Constraint | ReasonedConstraint | None = None
+    closes: bool = False
     future: "Future[GenerateResult]" = field(init=False, default_factory=Future)
     num_generated: int = field(init=False, default=0)
     num_read: int = field(init=False, default=0)

@@ -19,15 +19,8 @@ from kakeya_shared.errors.tree import (
 )
 from kakeya_worker.engine.lanes.lane_state import Stopped
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
-from kakeya_worker.engine.lanes.operation import (
-    MAX_PAUSE_SECONDS,
-    Append,
-    AppendResult,
-    Choice,
-    Finish,
-    Generate,
-    GenerateResult,
-)
+from kakeya_worker.engine.lanes.operation import MAX_PAUSE_SECONDS, Append, Choice, Generate
+from kakeya_worker.engine.lanes.results import AppendResult, Finish, GenerateResult
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.engine.speculation.proposers import Proposers
@@ -183,6 +176,8 @@ class RunningOperations:
     def _complete_generate(self, occupant: Occupant, generate: Generate, finish: Finish) -> None:
         state, prefill_seconds = self._lanes.state(occupant), generate.lane.prefill_seconds
         self._release(generate)
+        if generate.closes:
+            self._lanes.free(occupant)
         generate.future.set_result(
             GenerateResult(
                 state,
@@ -193,6 +188,7 @@ class RunningOperations:
                 num_evicted=generate.num_evicted,
                 num_drafted=generate.num_drafted,
                 num_accepted=generate.num_accepted,
+                is_closed=generate.closes,
             )
         )
 
