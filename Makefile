@@ -318,7 +318,7 @@ bench-watched: install ## what metrics and traces cost: decode throughput, and t
 	@$(BIN)/python -m tests.benchmarks.calls.watched_cost $(if $(PAIRS),--pairs $(PAIRS) --routers $(PAIRS)) \
 	  $(if $(JSON),--json '$(JSON)')
 
-bench-tunnel: install ## what a worker behind a tunnel costs beside one that is dialled: first token, processor time a token (PAIRS=12, JSON=FILE; 4 minutes)
+bench-tunnel: install ## what a worker behind a tunnel costs beside one that is dialled: first token, processor time a token; how fast lanes move (PAIRS=12, JSON=FILE; 5 minutes)
 	@$(BIN)/python -m tests.benchmarks.calls.tunnel_cost $(if $(PAIRS),--pairs $(PAIRS)) $(if $(JSON),--json '$(JSON)')
 
 bench-http: install ## what the HTTP shim adds to an answer, beside the gRPC SDK (JSON=FILE)

@@ -2,7 +2,8 @@
 
 python -m tests.benchmarks.calls.paced_worker [--reverse] STEPS_A_SECOND CA ROUTER
 
-It joins the router, which speaks TLS unless CA is empty; with --reverse it keeps a tunnel to it.
+It joins the router, which speaks TLS unless CA is empty; with --reverse it keeps a tunnel to it, and has another name.
+What it sends of a lane is as long as a lane of a real model.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import math
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,9 @@ from kakeya_worker.metrics import no_metrics
 from kakeya_worker.tunnels.tunnels import Tunnels
 from tests.unit.router.fake_worker import EVERY_FEATURE, FakeWorker, Lane
 
+LANE_BYTES = 95_000_000
 _NUM_LANES = 64
+_PART = bytes(1 << 20)
 _HEARTBEAT_SECONDS = 0.5
 
 
@@ -53,8 +56,24 @@ class PacedWorker(FakeWorker):
         if lane.end is not None:
             raise lane.end
 
+    async def ReadLane(self, request: pb.ReadLaneRequest, context: object) -> AsyncIterator[pb.ReadLaneResponse]:
+        yield pb.ReadLaneResponse(content=b"".join([part.content async for part in super().ReadLane(request, context)]))
+        for start in range(0, LANE_BYTES, len(_PART)):
+            yield pb.ReadLaneResponse(content=_PART[: LANE_BYTES - start])
+
+    async def WriteLane(self, requests: AsyncIterator[pb.WriteLaneRequest], context: object) -> pb.WriteLaneResponse:
+        begun = [await anext(requests), await anext(requests)]
+        num_bytes = sum([len(request.content) async for request in requests])
+        assert num_bytes == LANE_BYTES, num_bytes
+        return await super().WriteLane(_each(begun), context)
+
     async def GetSlab(self, request: pb.GetSlabRequest, context: object) -> pb.GetSlabResponse:
         return pb.GetSlabResponse()
+
+
+async def _each(requests: Iterable[pb.WriteLaneRequest]) -> AsyncIterator[pb.WriteLaneRequest]:
+    for request in requests:
+        yield request
 
 
 @dataclass
@@ -96,7 +115,10 @@ async def main(arguments: Sequence[str]) -> None:
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         made = PacedWorker(
-            num_lanes=_NUM_LANES, features=EVERY_FEATURE, socket=place / "server" if is_reverse else None
+            "worker-behind" if is_reverse else "worker-a",
+            num_lanes=_NUM_LANES,
+            features=EVERY_FEATURE,
+            socket=place / "server" if is_reverse else None,
         )
         worker = await stack.enter_async_context(made)
         link = RouterLink(ClientTls(Path(authorities)) if authorities else None)
