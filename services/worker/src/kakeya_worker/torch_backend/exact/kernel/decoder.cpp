@@ -220,14 +220,14 @@ void Decoder::attend(const Step& step, int number, bool is_last, int thread) {
   const HeadShape& heads = model_.heads;
   const std::vector<Task>& tasks = is_last ? last_tasks_ : tasks_;
   const int64_t num_tasks = static_cast<int64_t>(tasks.size());
-  const auto attend_task = [&](const Task& task) {
+  const auto attention_of = [&](const Task& task) {
     const StepRow& row = *task.row;
     const int64_t head = task.kv_head * heads.group();
     const int64_t query = row.first_token * heads.num_heads + head;
     const int64_t lane = lane_offset(row.lane, task.kv_head);
     // In the last layer the tokens that are kept lie one after the other.
     const int64_t moved = is_last ? row.first_kept - first_kept(row) : 0;
-    const Attention attention = {
+    return Attention{
         .to_recent = to_recent_.get() + query * heads.padded_head_dim,
         .to_sinks = to_sinks_.get() + query * heads.padded_head_dim,
         .keys = keys_[number] + lane,
@@ -239,8 +239,8 @@ void Decoder::attend(const Step& step, int number, bool is_last, int thread) {
         .num_queries = static_cast<int32_t>(row.num_tokens),
         .mixed = mixed_.get() + (query + moved * heads.num_heads) * heads.head_dim,
         .scores = scores_.get() + thread * scores_size_,
+        .next = nullptr,
     };
-    variant_.attend(heads, attention, task.first, task.num);
   };
   if (is_last && thread == 0)
     for (int64_t index = 0; index < step.num_rows; ++index) {
@@ -250,7 +250,14 @@ void Decoder::attend(const Step& step, int number, bool is_last, int thread) {
     }
   const int64_t part = std::clamp<int64_t>(num_tasks / (threads_.num() * 4), 1, 16);
   threads_.share(thread, num_tasks, part, [&](int64_t first, int64_t last) {
-    for (; first < last; ++first) attend_task(tasks[first]);
+    Attention attention = attention_of(tasks[first]);
+    for (; first < last; ++first) {
+      // Mostly this thread has what comes after its part, too.
+      const Attention next = first + 1 < num_tasks ? attention_of(tasks[first + 1]) : Attention{};
+      if (first + 1 < num_tasks) attention.next = &next;
+      variant_.attend(heads, attention, tasks[first].first, tasks[first].num);
+      attention = next;
+    }
   });
 }
 

@@ -17,7 +17,7 @@ constexpr float kWeightLimit = 255.0f;
 constexpr int kRowLanes = 4 * kPartLanes;                             // numbers of a slot in one part of a vector
 constexpr int kMaxRowParts = (kMaxHeadDim + kRowLanes - 1) / kRowLanes;  // that a slot takes
 constexpr int kBlockQuads = kBlock / 4;
-constexpr int kFetchedAhead = 10;  // blocks that are fetched from memory while one is computed: docs/decisions/exact-mode.md
+constexpr int kFetchedAhead = 10;  // blocks from the one that is computed to the one that is fetched: docs/decisions/exact-mode.md
 constexpr int kSecondCache = 2;   // for __builtin_prefetch
 constexpr int kMaxBlocks = 2;  // whose keys are scored at once, so that each number of a query is fetched once for both
 
@@ -191,12 +191,12 @@ class IntegerAttention {
     for (int block = next_seen(0); block < row_.num_blocks;) {
       const int next = next_seen(block + 1);
       const bool alike = next < row_.num_blocks && (block < row_.num_sink_blocks) == (next < row_.num_sink_blocks);
-      fetch(row_.keys, block + kFetchedAhead);
+      fetch_behind(block);
       if (kFills && num_ <= kFewQueries) {
         score_few(block);
         block = next;
       } else if (alike) {
-        fetch(row_.keys, next + kFetchedAhead);
+        fetch_behind(next);
         score<2>({block, next});
         block = next_seen(next + 1);
       } else {
@@ -207,7 +207,7 @@ class IntegerAttention {
     float most[kIntegerTileQueries];
     for (int q = 0; q < num_; ++q) most[q] = largest(most_[q]);
     for (int block = next_seen(0); block < row_.num_blocks; block = next_seen(block + 1)) {
-      fetch(row_.values, block + kFetchedAhead);
+      fetch_behind(row_.num_blocks + block);
       mix(block, most);
     }
     finish();
@@ -235,11 +235,20 @@ class IntegerAttention {
     return lane + row_.slots[block * kBlock + place] * slot_bytes_;
   }
 
-  // A lane is larger than the caches, and blocks go by faster than memory answers. More lines can be on their way to the second
-  // cache than to the first. A block's slots lie one behind another.
-  void fetch(const char* lane, int block) const {
-    if (block >= row_.num_blocks) return;
-    const char* first = slot(lane, block, 0);
+  // A lane is larger than the caches, and blocks go by faster than memory answers. So one is fetched that is computed some
+  // places later: of all blocks' keys, then of their values, then of what comes after this. More lines can be on their way to
+  // the second cache than to the first. A block's slots lie one behind another.
+  KAKEYA_LOCAL void fetch_behind(int place) const {
+    const Attention* of = &row_;
+    place += kFetchedAhead;
+    if (place >= 2 * of->num_blocks) {
+      place -= 2 * of->num_blocks;
+      of = of->next;
+      if (of == nullptr || place >= 2 * of->num_blocks) return;
+    }
+    const bool is_key = place < of->num_blocks;
+    const int block = is_key ? place : place - of->num_blocks;
+    const char* first = (is_key ? of->keys : of->values) + of->slots[block * kBlock] * slot_bytes_;
     for (int64_t byte = 0; byte < kBlock * slot_bytes_; byte += 64) __builtin_prefetch(first + byte, 0, kSecondCache);
   }
 

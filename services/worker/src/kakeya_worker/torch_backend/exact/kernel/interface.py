@@ -110,6 +110,7 @@ class Attention(Structure):
         *((name, c_int32) for name in ("num_blocks", "num_sink_blocks", "num_queries")),
         ("mixed", c_void_p),
         ("scores", c_void_p),
+        ("next", c_void_p),
     ]
 
 

@@ -116,6 +116,7 @@ struct Attention {
   int32_t num_queries;
   float* mixed;             // [queries, heads, head_dim], of the group's first head
   float* scores;            // scratch: [tile_queries, blocks * 16]
+  const Attention* next;    // what is computed after it, to be fetched meanwhile; null: nothing
 };
 
 // The shape of a model's attention.
