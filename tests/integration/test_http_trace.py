@@ -52,14 +52,14 @@ def traced(http: HttpStack, trace_id: str, num_services: int, root: str = f"POST
     def is_whole() -> bool:
         known = {span.span_id for span in spans()}
         roots = [span for span in spans() if span.parent_id not in known]
-        closed = [span for span in spans() if span.name == f"{INTERNAL}/CloseSession" and span.kind == SERVER]
+        answered = [span for span in spans() if span.name == f"{INTERNAL}/Generate" and span.kind == SERVER]
         return (
             [span.name for span in roots] == [root]
             and len({span.service for span in spans()}) == num_services
-            and bool(closed)
+            and bool(answered)
         )
 
-    wait_until(is_whole, "one tree of spans, down to the closing of the session")
+    wait_until(is_whole, "one tree of spans, down to the worker's answer")
     return spans()
 
 
