@@ -29,8 +29,9 @@ LANE_LEASE_SECONDS = 1.5 * LANE_SECONDS
 class Closing:
     """Closes sessions: claimed in Redis, then the worker's lane is closed, then the record and its files are deleted.
 
-    Whatever fails in the middle, another router or the reaper ends it: the claim lapses. Called by `Sessions` for a
-    request or an expiry, by `Opening` for an attempt that failed, by `Operations`, by `IdleLanes`.
+    A session that ends with its answer may have lost its lane with that; see `finish`. Whatever fails in the middle,
+    another router or the reaper ends it: the claim lapses. Called by `Sessions` for a request or an expiry, by
+    `Opening` for an attempt that failed, by `Operations`, by `IdleLanes`.
     """
 
     _store: ClosingStore

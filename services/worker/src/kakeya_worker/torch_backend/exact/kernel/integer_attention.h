@@ -191,12 +191,12 @@ class IntegerAttention {
     for (int block = next_seen(0); block < row_.num_blocks;) {
       const int next = next_seen(block + 1);
       const bool alike = next < row_.num_blocks && (block < row_.num_sink_blocks) == (next < row_.num_sink_blocks);
-      fetch_behind(block);
+      fetch_ahead(block);
       if (kFills && num_ <= kFewQueries) {
         score_few(block);
         block = next;
       } else if (alike) {
-        fetch_behind(next);
+        fetch_ahead(next);
         score<2>({block, next});
         block = next_seen(next + 1);
       } else {
@@ -207,7 +207,7 @@ class IntegerAttention {
     float most[kIntegerTileQueries];
     for (int q = 0; q < num_; ++q) most[q] = largest(most_[q]);
     for (int block = next_seen(0); block < row_.num_blocks; block = next_seen(block + 1)) {
-      fetch_behind(row_.num_blocks + block);
+      fetch_ahead(row_.num_blocks + block);
       mix(block, most);
     }
     finish();
@@ -238,7 +238,7 @@ class IntegerAttention {
   // A lane is larger than the caches, and blocks go by faster than memory answers. So one is fetched that is computed some
   // places later: of all blocks' keys, then of their values, then of what comes after this. More lines can be on their way to
   // the second cache than to the first. A block's slots lie one behind another.
-  KAKEYA_LOCAL void fetch_behind(int place) const {
+  KAKEYA_LOCAL void fetch_ahead(int place) const {
     const Attention* of = &row_;
     place += kFetchedAhead;
     if (place >= 2 * of->num_blocks) {
