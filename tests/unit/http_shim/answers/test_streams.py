@@ -6,8 +6,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from starlette.types import Message
 
 from kakeya._transport import _retry
+from kakeya_http_shim.answers.reply import Reply
 from tests.unit.http_shim.shim import CHAT, COMPLETIONS, HELLO, Shim, data
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
@@ -154,6 +156,20 @@ async def test_the_first_token_begins_the_stream_though_its_text_is_held_back(
         async with shim.http.stream("POST", CHAT, json=question) as response:
             assert response.status_code == 200
         await shim.nothing_left()
+
+
+async def test_a_stream_may_begin_before_it_says_anything() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    reply = Reply({"path": CHAT}, send)
+    await reply.stream(b"")
+    assert [message["type"] for message in sent] == ["http.response.start"]
+    assert reply.silent_seconds < 60  # it has just given a sign of life
+    await reply.stream(b"", is_last=True)
+    assert [message.get("more_body") for message in sent] == [None, False]
 
 
 async def test_a_failure_after_a_sign_of_life_is_an_error_event(

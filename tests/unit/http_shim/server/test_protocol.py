@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
 from kakeya_http_shim.middleware.request_ids import RequestIds
+from kakeya_http_shim.server import protocol
 from kakeya_http_shim.server.protocol import MAX_HEAD_BYTES, ConnectionLimits
 from tests.loop_clock import LoopClock
 from tests.unit.http_shim.served import RawClient, answer, connected, echo, eventually, raw_client, read_body, served
@@ -374,6 +376,15 @@ async def test_every_answer_has_its_date_and_no_word_of_the_server() -> None:
     assert "server" not in headers
 
 
+async def test_an_answer_has_the_date_of_its_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    dates = []
+    async with raw_client(echo) as client:
+        for now in (0.2, 0.9, 1.1):
+            monkeypatch.setattr(protocol, "time", SimpleNamespace(time=lambda now=now: now))
+            dates.append((await client.get()).headers["date"])
+    assert dates == [f"Thu, 01 Jan 1970 00:00:0{second} GMT" for second in (0, 0, 1)]
+
+
 async def test_what_one_request_leaves_in_its_context_is_not_there_for_the_next() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="clean")
 
@@ -446,6 +457,16 @@ async def test_a_head_is_sent_with_its_body() -> None:
 
     async with raw_client(tell) as client:
         assert [(await client.get()).body for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how many packets it sent")
+async def test_the_head_of_a_stream_is_sent_before_its_first_piece_is_made() -> None:
+    async def tell(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": str(num_packets_sent(socket_of(receive))).encode()})
+
+    async with raw_client(tell) as client:
+        assert (await client.get()).body == b"1"
 
 
 def num_packets_sent(connection: socket.socket) -> int:

@@ -71,14 +71,16 @@ class Reply:
             await self.whole(body, error.status, error.header_items())
 
     async def stream(self, data: bytes, *, is_last: bool = False) -> None:
-        """Events, framed; the first begin the stream."""
+        """Events, framed; the first begin the stream, if they are there or not."""
         async with self._sending:
             if not self.is_begun:
                 media_type = (b"content-type", _LINES if self._shape.is_line else _EVENTS)
                 await self._begin(200, [media_type, *_STREAM_HEADERS, *_encoded(self.headers)])
-            await self._say(data, is_last=is_last)
+            if data or is_last:
+                await self._say(data, is_last=is_last)
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._last_sent_at = asyncio.get_running_loop().time()
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         self.is_begun = True
 

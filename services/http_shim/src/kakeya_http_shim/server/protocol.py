@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
+import time
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 
 from starlette.responses import Response
@@ -189,13 +191,15 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         async def send_with_headers(message: Message) -> None:
             self._watched.hold()
             if message["type"] == "http.response.start":
-                self.loop.call_soon(self._watched.release)  # with what there is of the body by then
-                await send({**message, "headers": [*message.get("headers", ()), *self._headers(cycle)]})
-                return
+                message = {**message, "headers": [*message.get("headers", ()), *self._headers(cycle)]}
+                if _tells_length(message):
+                    self.loop.call_soon(self._watched.release)  # with what there is of the body by then
+                    await send(message)
+                    return
             try:
                 await send(message)
             finally:
-                self._watched.release()
+                self._watched.release()  # a stream's head, too: its client reads it while the first event is made
 
         try:
             await self._app_of(scope)(scope, receive, send_with_headers)
@@ -217,7 +221,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         if cycle.more_body:
             self._watched.client_sends = True
             cycle.keep_alive = False
-        date = (b"date", formatdate(usegmt=True).encode())
+        date = _date()
         return [date] if cycle.keep_alive else [date, _CLOSE]
 
     async def _cut(self, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:
@@ -226,6 +230,20 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
             self._watched.abort()
         else:
             await _answer(unavailable("the server is stopping", "stopping"), scope)(scope, receive, send)
+
+
+def _tells_length(head: Message) -> bool:
+    return any(name == b"content-length" for name, _ in head["headers"])
+
+
+def _date() -> tuple[bytes, bytes]:
+    return b"date", _written(int(time.time()))
+
+
+@lru_cache(1)
+def _written(seconds: int) -> bytes:
+    """Many answers a second have the same date."""
+    return formatdate(seconds, usegmt=True).encode()
 
 
 def _answer(error: ApiError, scope: Scope) -> Response:
@@ -238,7 +256,7 @@ def _answer(error: ApiError, scope: Scope) -> Response:
 def _on_the_wire(error: ApiError) -> bytes:
     """The answer to what is no request."""
     response = _answer(error, {})
-    headers = [*response.raw_headers, (b"date", formatdate(usegmt=True).encode()), _CLOSE]
+    headers = [*response.raw_headers, _date(), _CLOSE]
     status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
     head = b"\r\n".join([status, *(name + b": " + value for name, value in headers)])
     return head + b"\r\n\r\n" + bytes(response.body)
