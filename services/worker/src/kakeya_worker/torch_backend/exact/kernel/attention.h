@@ -3,6 +3,7 @@
 // A key that a query does not see counts with a weight of zero, so leaving it out changes nothing.
 #pragma once
 
+#include "ahead.h"
 #include "integer_attention.h"
 #include "variant.h"
 #include "vectors.h"
@@ -15,13 +16,15 @@ constexpr int kMixSums = 16;  // that registers hold
 #else
 constexpr int kMixSums = 4;
 #endif
-constexpr int kBlocksAhead = 1;  // that are fetched from memory while one is computed
+constexpr int kBlocksAhead = 1;  // from the block that is computed to the one that is fetched: docs/decisions/exact-mode.md
 
 // Some queries (of one or several heads that share a KV head) over one lane; a head fills its vectors, or not.
 template <class KV, int kHeadVectors, bool kFills, int kQueries>
 class AttentionTile {
  public:
-  AttentionTile(const HeadShape& shape, const Attention& row, int64_t first) : shape_(shape), row_(row) {
+  // `next` is what is computed after it, to be fetched meanwhile; null: nothing.
+  AttentionTile(const HeadShape& shape, const Attention& row, int64_t first, const Attention* next)
+      : shape_(shape), row_(row), next_(next) {
     for (int q = 0; q < kQueries; ++q) {
       const int64_t query = (first + q) / shape.group(), head = (first + q) % shape.group();
       to_[q] = (query * shape.num_heads + head) * shape.padded_head_dim;
@@ -54,13 +57,17 @@ class AttentionTile {
     return reinterpret_cast<const typename KV::Stored*>(lane) + row_.slots[block * kBlock + place] * head_dim();
   }
 
-  // A lane is larger than the caches.
-  void fetch(const char* lane, int block, int place) const {
-    if (block >= row_.num_blocks) return;
-    const char* head = reinterpret_cast<const char*>(slot(lane, block, place));
+  // The block that is computed some steps later, or where there is none, one that is in the caches.
+  const typename KV::Stored* ahead(int step) const {
+    const char* first = block_at(step + kBlocksAhead, row_, next_, head_dim() * sizeof(typename KV::Stored));
+    return first == nullptr ? slot(row_.values, row_.num_blocks - 1, 0) : reinterpret_cast<const typename KV::Stored*>(first);
+  }
+
+  static void fetch(const typename KV::Stored* head) {
+    const char* first = reinterpret_cast<const char*>(head);
 #pragma GCC unroll 8
     for (int byte = 0; byte < kHeadVectors * kLanes * static_cast<int>(sizeof(typename KV::Stored)); byte += 64)
-      __builtin_prefetch(head + byte);
+      __builtin_prefetch(first + byte);
   }
 
   struct OfQueries {
@@ -89,10 +96,11 @@ class AttentionTile {
   // Scaled products of the queries with a block's keys; -infinity where a query does not see the key.
   void score(int block, F* most) const {
     const float* queries = block < row_.num_sink_blocks ? row_.to_sinks : row_.to_recent;
+    const typename KV::Stored* next = ahead(block);
     alignas(64) F folded[kQueries][kBlock];  // all but the last 16 products of each, which are folded together
     for (int place = 0; place < kBlock; ++place) {
       const auto* key_at = slot(row_.keys, block, place);
-      fetch(row_.keys, block + kBlocksAhead, place);
+      fetch(next + place * head_dim());
       const auto fold_vectors = [&](auto p) {
         const OfQueries sums = products<0, 1>(key_at, queries, p);
 #pragma GCC unroll 4
@@ -123,17 +131,17 @@ class AttentionTile {
   struct Values {
     int num = 0;
     const typename KV::Stored* at[kBlock];
-    const typename KV::Stored* next[kBlock];  // in the next block
+    const typename KV::Stored* next[kBlock];  // those that are fetched meanwhile
     float weights[kQueries][kBlock];
   };
 
   Values values_of(int block) const {
     Values values;
-    const int next = block + kBlocksAhead < row_.num_blocks ? block + kBlocksAhead : block;
+    const typename KV::Stored* next = ahead(row_.num_blocks + block);
     for (uint32_t keys = seen(block); keys != 0; keys &= keys - 1, ++values.num) {
       const int place = __builtin_ctz(keys);
       values.at[values.num] = slot(row_.values, block, place);
-      values.next[values.num] = slot(row_.values, next, place);
+      values.next[values.num] = next + place * head_dim();
 #pragma GCC unroll 4
       for (int q = 0; q < kQueries; ++q) values.weights[q][values.num] = scores_[q][block * kBlock + place];
     }
@@ -197,6 +205,7 @@ class AttentionTile {
 
   const HeadShape& shape_;
   const Attention& row_;
+  const Attention* next_;
   int64_t to_[kQueries];
   const uint16_t* visible_[kQueries];
   float* mixed_[kQueries];
@@ -206,9 +215,10 @@ class AttentionTile {
 template <class KV, int kHeadVectors, bool kFills>
 inline void attend_in_tiles(const HeadShape& shape, const Attention& row, int64_t first, int64_t num) {
   const int64_t last = first + num;
-  for (; last - first >= 4; first += 4) AttentionTile<KV, kHeadVectors, kFills, 4>(shape, row, first).run();
-  for (; last - first >= 2; first += 2) AttentionTile<KV, kHeadVectors, kFills, 2>(shape, row, first).run();
-  for (; last - first >= 1; first += 1) AttentionTile<KV, kHeadVectors, kFills, 1>(shape, row, first).run();
+  const auto behind = [&](int num) { return first + num < last ? &row : row.next; };
+  for (; last - first >= 4; first += 4) AttentionTile<KV, kHeadVectors, kFills, 4>(shape, row, first, behind(4)).run();
+  for (; last - first >= 2; first += 2) AttentionTile<KV, kHeadVectors, kFills, 2>(shape, row, first, behind(2)).run();
+  for (; last - first >= 1; first += 1) AttentionTile<KV, kHeadVectors, kFills, 1>(shape, row, first, behind(1)).run();
 }
 
 template <class KV, int kHeadVectors>

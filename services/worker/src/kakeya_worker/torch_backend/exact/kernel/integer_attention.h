@@ -5,6 +5,7 @@
 // values: a vector holds one number of each of four keys.
 #pragma once
 
+#include "ahead.h"
 #include "integer_kv.h"
 #include "product.h"
 #include "variant.h"
@@ -235,20 +236,11 @@ class IntegerAttention {
     return lane + row_.slots[block * kBlock + place] * slot_bytes_;
   }
 
-  // A lane is larger than the caches, and blocks go by faster than memory answers. So one is fetched that is computed some
-  // places later: of all blocks' keys, then of their values, then of what comes after this. More lines can be on their way to
-  // the second cache than to the first. A block's slots lie one behind another.
-  KAKEYA_LOCAL void fetch_ahead(int place) const {
-    const Attention* of = &row_;
-    place += kFetchedAhead;
-    if (place >= 2 * of->num_blocks) {
-      place -= 2 * of->num_blocks;
-      of = of->next;
-      if (of == nullptr || place >= 2 * of->num_blocks) return;
-    }
-    const bool is_key = place < of->num_blocks;
-    const int block = is_key ? place : place - of->num_blocks;
-    const char* first = (is_key ? of->keys : of->values) + of->slots[block * kBlock] * slot_bytes_;
+  // Blocks go by faster than memory answers, so one is fetched that is computed some steps later. More lines can be on their
+  // way to the second cache than to the first.
+  KAKEYA_LOCAL void fetch_ahead(int step) const {
+    const char* first = block_at(step + kFetchedAhead, row_, row_.next, slot_bytes_);
+    if (first == nullptr) return;
     for (int64_t byte = 0; byte < kBlock * slot_bytes_; byte += 64) __builtin_prefetch(first + byte, 0, kSecondCache);
   }
 
