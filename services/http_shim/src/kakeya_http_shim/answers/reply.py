@@ -71,7 +71,7 @@ class Reply:
             await self.whole(body, error.status, error.header_items())
 
     async def stream(self, data: bytes, *, is_last: bool = False) -> None:
-        """Events, framed; the first begin the stream, if they are there or not."""
+        """Events, framed, or none yet. The first call begins the stream."""
         async with self._sending:
             if not self.is_begun:
                 media_type = (b"content-type", _LINES if self._shape.is_line else _EVENTS)
