@@ -165,6 +165,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         checking: what came in the calls of CheckGrammar.
         sink, window: of a session that does not ask; together they fill the lane.
         flowing: clear it and no step takes place.
+        pause_in: so many tokens are generated before it clears `flowing` by itself; 0: it does not. An answer stands
+            there, however slow its reader is.
         failures: by method name, what the next calls raise instead of doing anything.
         late: of the next calls of Append and Generate, what comes about before they do.
         calls: how often each method was called.
@@ -219,6 +221,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.lanes: dict[str, Lane] = {}
         self.flowing = asyncio.Event()
         self.flowing.set()
+        self.pause_in = 0
         self.failures: defaultdict[str, list[BaseException]] = defaultdict(list)
         self.late: list[asyncio.Event] = []
         self.calls: defaultdict[str, int] = defaultdict(int)
@@ -547,6 +550,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 length = len(lane.token_ids)
                 generated.append(EOS if length == self.eos_after else self.first_token_id + length % 800)
                 lane.token_ids.append(generated[-1])
+                self._count_down()
                 if stream is None:
                     yield pb.GenerateResponse(token_id=generated[-1], detail=_detail(request, generated[-1]))
                 else:
@@ -603,6 +607,11 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self._enter("CheckGrammar")
         self.checking.append(request.grammar)
         return pb.CheckGrammarResponse()
+
+    def _count_down(self) -> None:
+        self.pause_in -= 1
+        if self.pause_in == 0:
+            self.flowing.clear()
 
     async def _credit(self, request: pb.GenerateRequest, lane: Lane, num_generated: int) -> None:
         """As long as 64 tokens are not passed on, there is no step."""

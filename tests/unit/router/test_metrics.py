@@ -222,10 +222,10 @@ async def test_a_lost_worker_and_the_recovery_of_its_session(stack: Stack, clien
     workers = [await stack.worker(client, f"worker-{letter}") for letter in "ab"]
     session_id = await client.session()
     await client.append(session_id, range(8))
+    (holding,) = (worker for worker in workers if session_id in worker.lanes)
+    holding.pause_in = 1
     call = client.generating(session_id, 200)
     responses = [await call.read()]
-    (holding,) = (worker for worker in workers if session_id in worker.lanes)
-    holding.flowing.clear()
     await be_lost(holding)
     while (response := await call.read()) is not grpc.aio.EOF:
         responses.append(response)

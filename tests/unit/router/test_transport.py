@@ -67,9 +67,9 @@ async def test_a_client_that_vanished_leaves_its_session_free(stack: Stack) -> N
     async with FreezableLink(direct.address) as link:
         behind = Client(link.address)
         async with behind.channel:
+            worker.pause_in = 1  # or it would end by itself
             generating = behind.generating(session_id, 10**4)
             await generating.read()
-            worker.flowing.clear()  # or it would end by itself
             with pytest.raises(OperationRunning):
                 await direct.append(session_id, [2])
             link.freeze()

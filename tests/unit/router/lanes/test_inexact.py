@@ -103,6 +103,7 @@ async def test_an_answer_goes_on_with_the_tokens_that_it_has(stack: Stack, clien
     worker = await stack.worker(client)
     session_id = await client.session(**INEXACT)
     await client.append(session_id, [1, 2])
+    worker.pause_in = 5
     call = client.generating(session_id, 2_000)
     responses = aiter(call)
     seen = [(await anext(responses)).token_id for _ in range(5)]

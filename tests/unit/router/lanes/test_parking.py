@@ -218,9 +218,9 @@ async def test_a_call_that_comes_while_a_snapshot_is_written_wins(stack: Stack, 
     storing.writing.clear()
     parking = asyncio.create_task(client.park(session_id))
     await eventually(lambda: called(storing, "WriteSnapshot", 1))
+    storing.pause_in = 1
     call = client.generating(session_id, 50)
     await call.read()
-    storing.flowing.clear()
     storing.writing.set()
     with pytest.raises(OperationRunning):
         await parking

@@ -64,11 +64,13 @@ async def test_it_comes_to_the_worker_as_it_is(
 async def test_the_record_of_the_operation_holds_it(
     stack: Stack, client: Client, worker: FakeWorker, session_id: str
 ) -> None:
+    worker.pause_in = 1
     call = client.generating(session_id, 300, grammar=CHOICE)
     await first_token(call)
     record = await stack.redis.hgetall(f"kakeya:{{tiny}}:op:{session_id}")
     assert json.loads(record["parameters"])["grammar"] == {"kind": "choice", "texts": ["yes", "no"]}
     assert await pinned(stack, session_id) == ONE
+    worker.flowing.set()
     await token_ids(call)
     await client.generate(session_id, 3)
     assert await pinned(stack, session_id) == ""
@@ -155,6 +157,7 @@ async def test_an_answer_goes_on_only_under_the_library_that_began_it(stack: Sta
     dying = await stack.worker(client, features=[GRAMMAR, ONE])
     session_id = await client.session()
     await client.append(session_id, [1, 2])
+    dying.pause_in = 1
     call = client.generating(session_id, 300, grammar=CHOICE)
     seen = [await first_token(call)]
     newer = await stack.worker(client, "worker-b", features=[GRAMMAR, OTHER])

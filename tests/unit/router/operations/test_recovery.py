@@ -131,6 +131,7 @@ async def test_a_generate_goes_on_where_its_worker_died(stack: Stack, client: Cl
     session_id = await client.session()
     await client.append(session_id, range(history))
     worker = pair.of(session_id)
+    worker.pause_in = 5
     call = client.generating(session_id, 300)
     seen = [(await call.read()) for _ in range(5)]
     await die(worker)
@@ -175,9 +176,9 @@ async def test_a_worker_that_falls_silent_is_left_when_its_lease_lapses(client: 
     session_id = await client.session()
     await client.append(session_id, [1, 2])
     worker = pair.of(session_id)
+    worker.pause_in = 1
     call = client.generating(session_id, 200)
     await call.read()
-    worker.flowing.clear()
     await worker.lapse()
     assert (await token_ids(call))[-1] == expected(201, 202)[0]
     other = pair.other(worker)
@@ -200,6 +201,7 @@ async def test_a_worker_that_gives_all_its_lanes_up_is_left(client: Client, pair
     session_id = await client.session()
     await client.append(session_id, [1, 2])
     worker = pair.of(session_id)
+    worker.pause_in = 1
     call = client.generating(session_id, 300)
     await first_token(call)
     worker.lanes.pop(session_id).end = SessionClosed("the session was closed")
@@ -214,6 +216,7 @@ async def test_the_last_worker_restarts_and_has_its_sessions_again(
     waiting = await stack.router(admission="queue", queue_seconds=600)
     session_id = await waiting.session()
     await waiting.append(session_id, range(30))
+    worker.pause_in = 1
     call = waiting.generating(session_id, 100)
     first = await first_token(call)
     await die(worker)
@@ -292,6 +295,7 @@ async def test_close_wins_over_a_session_that_looks_for_a_lane(
     waiting = await stack.router(admission="queue", queue_seconds=600)
     session_id = await waiting.session()
     await waiting.append(session_id, [1, 2])
+    worker.pause_in = 1
     call = waiting.generating(session_id, 1_000)
     await call.read()
     await be_lost(worker)
@@ -756,10 +760,13 @@ async def test_a_generate_that_is_sent_twice_takes_place_once(stack: Stack, clie
         (*tokens, last) = await router.generate(session_id, 5, op_id="mine", expected_history_length=1)
         assert [response.token_id for response in tokens] == expected(1, 6)
         assert last.done.op_id == "mine"
+    worker.pause_in = 1
     call = client.generating(session_id, 5_000, op_id="next", expected_history_length=6)
     await first_token(call)
-    again = await other_router.generate(session_id, 5_000, op_id="next", expected_history_length=6)
-    assert [response.token_id for response in again if response.HasField("token_id")] == expected(6, 5_006)
+    again = asyncio.create_task(other_router.generate(session_id, 5_000, op_id="next", expected_history_length=6))
+    await eventually(lambda: called(worker, "Stop", 1))
+    worker.flowing.set()
+    assert [response.token_id for response in await again if response.HasField("token_id")] == expected(6, 5_006)
     with pytest.raises(OperationStopped):
         await answer(drained(call))
 

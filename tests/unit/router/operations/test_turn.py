@@ -227,9 +227,11 @@ async def test_its_worker_dies_in_the_append(stack: Stack, client: Client, pair:
 
 async def test_its_worker_dies_in_the_stream(stack: Stack, client: Client, pair: Pair) -> None:
     session_id = await client.session()
+    dying = pair.of(session_id)
+    dying.pause_in = 4
     call = client.turning(turn_request(session_id, range(5), 300))
     events = [await call.read() for _ in range(6)]
-    await die(pair.of(session_id))
+    await die(dying)
     while (event := await call.read()) is not grpc.aio.EOF:
         events.append(event)
     assert Turned(events).token_ids == expected(5, 305)

@@ -105,9 +105,9 @@ async def test_a_session_in_use_is_taken_when_it_is_idle(stack: Stack, client: C
     busy, idle = await client.session(), await client.session()
     for session_id in (busy, idle):
         await client.append(session_id, [1])
+    worker.pause_in = 1
     call = client.generating(busy, 300)
     await call.read()
-    worker.flowing.clear()
     await client.drain("worker-a")
     await eventually(lambda: is_parked(client, idle))
     await holds(lambda: set(worker.lanes) == {busy})

@@ -229,11 +229,11 @@ async def test_a_lost_worker_is_made_up_for_by_the_journal(
     client: Client, pair: Pair, files: SnapshotFiles, stack: Stack
 ) -> None:
     session_id = await asked(client, 60)
+    left = pair.of(session_id)
+    left.pause_in = 1
     call = client.generating(session_id, 50)
     await call.read()
     first = await call.read()
-    left = pair.of(session_id)
-    left.flowing.clear()
     await die(left)
     assert [first.token_id, *await token_ids(call)] == expected(60, 110)
     assert files.contents == {}

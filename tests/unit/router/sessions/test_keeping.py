@@ -178,7 +178,7 @@ async def test_a_fork_that_is_used_stays_and_is_counted(stack: Stack) -> None:
     worker = await stack.worker(client, num_lanes=16)
     source = await answered(client, num_turns=2)
     first = await fork(client, source, 7)
-    call = client.turning(turn_request(first, [1], 1000))
+    call = client.turning(turn_request(first, [1], 1_000_000))
     await call.read()
     second = await fork(client, source, 7)
     third = await fork(client, source, 7)

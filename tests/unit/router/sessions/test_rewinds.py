@@ -138,12 +138,14 @@ async def test_where_the_last_answer_began_is_kept_while_the_turn_is_written(
     start = await turn(stack, client, session_id, 20, WINDOW) + 20
     await client.append(session_id, range(20))
     holder = pair.of(session_id)
+    holder.pause_in = 4
     call = client.generating(session_id, 300, op_id="answer")
     for _ in range(4):
         await call.read()
     call.cancel()
     await eventually(lambda: has_snapshot(stack, session_id, len(holder.lanes[session_id].token_ids)))
     begun = holder.lanes[session_id].token_ids[start:]
+    holder.flowing.set()
     holder.writing.clear()
     await client.generate(session_id, len(begun) + 5, op_id="answer", resume_token_ids=begun)
     history = list(holder.lanes[session_id].token_ids)

@@ -151,9 +151,11 @@ async def test_what_is_evicted_in_the_middle_of_a_generate(
 ) -> None:
     session_id = await client.session()
     await client.append(session_id, [1, 2])
+    stored.pause_in = 1
     call = client.generating(session_id, 10_000)
     await call.read()
     await stack.redis.delete((SESSION if evicted == "session" else OPERATION).format(session_id))
+    stored.flowing.set()
     with pytest.raises(KakeyaError) as raised:
         while await answer(call.read()):
             continue

@@ -98,9 +98,9 @@ async def test_what_a_generate_committed_is_written_through_when_redis_is_back(
     worker.stop_beating()  # so that no heartbeat brings the record forward
     session_id = await client.session()
     await client.append(session_id, [1])
+    worker.pause_in = 1
     call = client.generating(session_id, 400)
     assert (await call.read()).HasField("token_id")
-    worker.flowing.clear()
     await asyncio.to_thread(own_redis.stop)
     worker.flowing.set()
     with pytest.raises(StoreUnavailable):

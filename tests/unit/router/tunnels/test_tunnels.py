@@ -97,9 +97,9 @@ async def test_an_answer_goes_on_where_it_was_once_the_tunnel_is_back(worker: Fa
     async with _standing(worker, client):
         session_id = await client.session()
         await client.append(session_id, [1, 2, 3])
+        worker.pause_in = 5
         call = aiter(client.generating(session_id, 200))
         seen = [(await anext(call)).token_id for _ in range(5)]
-        worker.flowing.clear()
     worker.tunnels = [client.address]  # as the link broke: nothing was said of it
     worker.flowing.set()
     await eventually(lambda: _stands_idle(worker, session_id))

@@ -117,6 +117,7 @@ async def test_an_answer_goes_on_only_where_the_feature_is(stack: Stack) -> None
     dying = await stack.worker(client, features=[MASKED_ENDS])
     session_id = await client.session()
     await client.append(session_id, [1, 2])
+    dying.pause_in = 1
     call = client.generating(session_id, 300, **MASKED)
     seen = [await first_token(call)]
     older = await stack.worker(client, "worker-b")
@@ -187,6 +188,7 @@ async def test_an_answer_that_goes_on_elsewhere_is_asked_for_as_it_was(stack: St
     dying = await stack.worker(client, features=EVERY_FEATURE)
     session_id = await client.session()
     await client.append(session_id, [1, 2])
+    dying.pause_in = 1
     call = client.generating(session_id, 300, min_tokens=250, repetition_penalty=1.25, **MASKED)
     seen = [await first_token(call)]
     other = await stack.worker(client, "worker-b", features=EVERY_FEATURE)

@@ -115,9 +115,9 @@ async def test_a_rewind_that_is_settled_late_stops_nobody_else(
     lose("end_operation")
     with pytest.raises(StoreUnavailable):
         await client.rewind(session_id, 4)
+    worker.pause_in = 1
     call = (await stack.router()).generating(session_id, 50)
     first = await call.read()
-    worker.flowing.clear()
     redis_answers.set()
     await eventually(lambda: called(worker, "Stop", 1))
     worker.flowing.set()
