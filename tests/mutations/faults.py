@@ -194,10 +194,10 @@ FAULTS = (
     ),
     _router(
         "tokens are shown of a session that another router has",
-        "workers/token_streams",
+        "workers/answer_streams",
         "while self._tokens and not isinstance(self._error, asyncio.CancelledError):",
         "while self._tokens:",
-        "workers/test_token_streams.py",
+        "workers/test_answer_streams.py",
     ),
     _lua(
         "a lease is renewed that another has taken",

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,13 +16,13 @@ from kakeya_router.contract.generates import Done, GenerateRequest, Sampling, To
 from kakeya_router.store.session_record import Epoch, Incarnation, PoolName, SessionId, SessionRecord, State, WorkerId
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.contract.features import (
+    ANSWER_STREAM,
     APPEND_LOGPROBS,
     CONTRACT_VERSION,
     GRAMMAR,
     MASKED_ENDS,
     REASONING,
     REPETITION_PENALTY,
-    TOKEN_STREAM,
 )
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (
@@ -40,6 +40,7 @@ from kakeya_shared.errors.tree import (
     SnapshotStoreUnavailable,
     StaleEpoch,
 )
+from kakeya_shared.rpc import rpc_boundary
 from kakeya_shared.rpc.server import RpcServer
 from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.worker.v1 import registry_pb2, verifier_pb2_grpc
@@ -50,13 +51,16 @@ BYTES_PER_TOKEN = 100
 LANE_BYTES = NUM_SLOTS * BYTES_PER_TOKEN
 VOCAB_SIZE = 1000
 EOS = 7
-EVERY_FEATURE = (APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY, TOKEN_STREAM)
+EVERY_FEATURE = (APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY, ANSWER_STREAM)
 CREDITS = 64
 FINGERPRINT = "f" * 64
 TOKENIZER_DIGEST = "d" * 64
 MODEL_DIGEST = "e" * 64
 
 _incarnations = itertools.count(1)
+
+GENERATE = "/kakeya.worker.v1.VerifierService/Generate"
+Serve = Callable[[pb.GenerateRequest, "tuple[AnswerStream, int]"], AsyncIterator[pb.GenerateResponse]]
 
 
 @dataclass
@@ -123,32 +127,57 @@ class Lane:
 
 
 @dataclass
-class TokenStream:
-    """Tokens of several answers that go out together, and the lanes of these by number."""
+class AnswerStream:
+    """What goes out of several answers together, and the lanes and tasks of these by number."""
 
-    tokens: pb.StreamTokensResponse = field(default_factory=pb.StreamTokensResponse)
+    responses: pb.StreamAnswersResponse = field(default_factory=pb.StreamAnswersResponse)
     lanes: dict[int, Lane] = field(default_factory=dict)
+    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     any: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, answer: int, token_id: int, detail: pb.TokenDetail | None) -> None:
         if detail is not None:
-            self.tokens.details[len(self.tokens.answers)].CopyFrom(detail)
-        self.tokens.answers.append(answer)
-        self.tokens.token_ids.append(token_id)
+            self.responses.details[len(self.responses.answers)].CopyFrom(detail)
+        self.responses.answers.append(answer)
+        self.responses.token_ids.append(token_id)
         self.any.set()
 
-    async def next(self) -> pb.StreamTokensResponse:
+    async def next(self) -> pb.StreamAnswersResponse:
         await self.any.wait()
         self.any.clear()
         await asyncio.sleep(0)  # the others of the step
-        taken, self.tokens = self.tokens, pb.StreamTokensResponse()
+        taken, self.responses = self.responses, pb.StreamAnswersResponse()
         return taken
 
-    async def hear(self, requests: AsyncIterator[pb.StreamTokensRequest]) -> None:
+    async def hear(self, requests: AsyncIterator[pb.StreamAnswersRequest], serve: Serve) -> None:
         async for request in requests:
+            if request.HasField("begun"):
+                number = request.begun.answer
+                self.tasks[number] = asyncio.create_task(self.answer(request.begun, serve))
             for said in request.acknowledged:
                 if (lane := self.lanes.get(said.answer)) is not None:
                     lane.num_acknowledged = max(lane.num_acknowledged, said.num_tokens)
+            for number in request.cancelled:
+                self.tasks[number].cancel()
+
+    async def answer(self, begun: pb.BegunAnswer, serve: Serve) -> None:
+        ended = pb.EndedAnswer(answer=begun.answer)
+
+        class Told:
+            async def write(self, response: pb.GenerateResponse) -> None:
+                ended.done.CopyFrom(response.done)
+
+            async def abort(self, code: object, details: str, trailing: Any) -> None:
+                ((_, ended.failed),) = trailing
+                raise grpc.aio.AbortError
+
+        def generate(request: pb.GenerateRequest, context: object) -> AsyncIterator[pb.GenerateResponse]:
+            return serve(request, (self, begun.answer))
+
+        with suppress(grpc.aio.AbortError):
+            await rpc_boundary.carry(GENERATE, tuple(begun.metadata.items()), generate, begun.request, Told())
+        self.responses.ended.append(ended)
+        self.any.set()
 
 
 class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
@@ -159,9 +188,10 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         opening: session ids of all calls of OpenSession.
         meant: the incarnations that these say they are for.
         drafting: what opened lanes are to draft with, by session id.
-        generating: what came in the calls of Generate.
+        generating: what was asked of Generate.
+        streamed: of each of these, whether it came in a stream.
         acknowledging: what came in the calls of Acknowledge.
-        streams: of tokens, by number.
+        streams: of answers, that stand.
         checking: what came in the calls of CheckGrammar.
         sink, window: of a session that does not ask; together they fill the lane.
         flowing: clear it and no step takes place.
@@ -202,7 +232,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         model_digest: str = MODEL_DIGEST,
         settings: RpcServerSettings | None = None,
         files: "SnapshotFiles | None" = None,
-        features: Sequence[str] = (),
+        features: Sequence[str] = (ANSWER_STREAM,),
         prefill_tokens_per_second: float = 0.0,
         snapshot_free_bytes: int = 0,
         socket: Path | None = None,
@@ -234,8 +264,9 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.meant: list[str] = []
         self.drafting: dict[str, str] = {}
         self.generating: list[pb.GenerateRequest] = []
+        self.streamed: list[bool] = []
         self.acknowledging: list[pb.AcknowledgeRequest] = []
-        self.streams: dict[int, TokenStream] = {}
+        self.streams: list[AnswerStream] = []
         self.checking: list[pb.Grammar] = []
         self.prefill_seconds = 0.25
         self.rss_bytes = 0
@@ -531,13 +562,21 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             logprobs=filter(None, (_detail(request, token_id) for token_id in scored)),
         )
 
-    async def Generate(self, request: pb.GenerateRequest, context: object) -> AsyncIterator[pb.GenerateResponse]:
+    def Generate(self, request: pb.GenerateRequest, context: object) -> AsyncIterator[pb.GenerateResponse]:
+        return self._generate(request)
+
+    async def _generate(
+        self, request: pb.GenerateRequest, way: "tuple[AnswerStream, int] | None" = None
+    ) -> AsyncIterator[pb.GenerateResponse]:
+        """Args:
+        way: the stream by which its tokens go, and its number in that.
+        """
         self._enter("Generate")
         self.generating.append(request)
-        stream = self._stream(request)
+        self.streamed.append(way is not None)
         lane = await self._begin(request)
-        if stream is not None:
-            stream.lanes[request.answer] = lane
+        if way is not None:
+            way[0].lanes[way[1]] = lane
         lane.busy = True
         lane.num_acknowledged = 0
         generated: list[int] = []
@@ -551,10 +590,10 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 generated.append(EOS if length == self.eos_after else self.first_token_id + length % 800)
                 lane.token_ids.append(generated[-1])
                 self._count_down()
-                if stream is None:
+                if way is None:
                     yield pb.GenerateResponse(token_id=generated[-1], detail=_detail(request, generated[-1]))
                 else:
-                    stream.put(request.answer, generated[-1], _detail(request, generated[-1]))
+                    way[0].put(way[1], generated[-1], _detail(request, generated[-1]))
         finally:
             lane.busy = False
         if closes := self.closes and request.closes_session:
@@ -580,28 +619,21 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             self.num_cut_short += 1
             raise
 
-    def _stream(self, request: pb.GenerateRequest) -> TokenStream | None:
-        if not request.HasField("token_stream"):
-            return None
-        if request.token_stream not in self.streams:
-            raise OperationStopped("no such stream")
-        return self.streams[request.token_stream]
-
-    async def StreamTokens(
-        self, requests: AsyncIterator[pb.StreamTokensRequest], context: Any
-    ) -> AsyncIterator[pb.StreamTokensResponse]:
-        self._enter("StreamTokens")
-        number, stream = next(self.numbers), TokenStream()
-        self.streams[number] = stream
-        hearing = asyncio.create_task(stream.hear(requests))
+    async def StreamAnswers(
+        self, requests: AsyncIterator[pb.StreamAnswersRequest], context: Any
+    ) -> AsyncIterator[pb.StreamAnswersResponse]:
+        self._enter("StreamAnswers")
+        stream = AnswerStream()
+        self.streams.append(stream)
+        hearing = asyncio.create_task(stream.hear(requests, self._generate))
         try:
-            yield pb.StreamTokensResponse(stream=number)
             while True:
                 yield await stream.next()
         finally:
-            del self.streams[number]
-            hearing.cancel()
-            await asyncio.wait([hearing])
+            self.streams.remove(stream)
+            for task in (ending := [hearing, *stream.tasks.values()]):
+                task.cancel()
+            await asyncio.wait(ending)
 
     async def CheckGrammar(self, request: pb.CheckGrammarRequest, context: object) -> pb.CheckGrammarResponse:
         self._enter("CheckGrammar")

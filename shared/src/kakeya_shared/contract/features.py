@@ -28,8 +28,8 @@ was begun under one goes on under no other."""
 REASONING = "reasoning"
 """A Generate is told how the model's thoughts begin and end: a grammar begins behind them; they can have a bound."""
 
-TOKEN_STREAM = "token-stream"  # noqa: S105  # the name of the feature
-"""The tokens of a router's Generates come by one stream, a step's in one message. It changes no answer."""
+ANSWER_STREAM = "answer-stream"
+"""A router's Generates come by one standing call, a step's tokens in one message. It changes no answer."""
 
 TURN_SEARCH = "turn-search"
 """Of a router: it looks for the session of a Turn that has a `search`, and gives a place `start_tags`."""

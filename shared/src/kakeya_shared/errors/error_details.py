@@ -4,8 +4,6 @@ A status carries `google.rpc.Status` with an `ErrorInfo` (reason, domain, metada
 help, and a `QuotaFailure` where a quota is used up, in the trailing metadata `grpc-status-details-bin`.
 """
 
-from collections.abc import Iterable
-
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
@@ -34,8 +32,17 @@ def encode(error: KakeyaError) -> bytes:
 
 def decode(rpc_error: grpc.aio.AioRpcError) -> KakeyaError | None:
     """The error that a Kakeya service raised, or None where the status is gRPC's own or another service's."""
-    details = _details(rpc_error.trailing_metadata() or ())
-    if details is None:
+    for key, value in rpc_error.trailing_metadata() or ():
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            return decode_status(value)
+    return None
+
+
+def decode_status(content: bytes) -> KakeyaError | None:
+    """What `encode` has made of an error; None as in `decode`."""
+    try:
+        details = status_pb2.Status.FromString(content)
+    except DecodeError:
         return None
     info = error_details_pb2.ErrorInfo()
     retry = error_details_pb2.RetryInfo()
@@ -48,13 +55,3 @@ def decode(rpc_error: grpc.aio.AioRpcError) -> KakeyaError | None:
     if retry.HasField("retry_delay"):
         error.retry_after_seconds = retry.retry_delay.ToNanoseconds() / 1e9
     return error
-
-
-def _details(metadata: Iterable[tuple[str, str | bytes]]) -> status_pb2.Status | None:
-    for key, value in metadata:
-        if key == DETAILS_KEY and isinstance(value, bytes):
-            try:
-                return status_pb2.Status.FromString(value)
-            except DecodeError:
-                return None
-    return None

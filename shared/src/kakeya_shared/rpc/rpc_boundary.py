@@ -4,10 +4,10 @@ Services raise the tree of `errors`; nothing else leaves a process except INTERN
 """
 
 import asyncio
-import inspect
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 from weakref import WeakKeyDictionary
@@ -22,6 +22,7 @@ from kakeya_shared.errors import error_details
 from kakeya_shared.errors.tree import Internal, InvalidField, KakeyaError
 from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.rpc import tracing
+from kakeya_shared.rpc.other_services import with_parsed_requests
 from kakeya_shared.rpc.served_calls import CallMeters, ServedCall
 
 _log = structlog.get_logger()
@@ -65,8 +66,9 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if handler is None:
             return None
+        _boundary.set(self)
         if not method.startswith("/kakeya."):
-            return _with_parsed_requests(handler)
+            return with_parsed_requests(handler, _parse)
         metadata: tracing.Metadata = handler_call_details.invocation_metadata or ()  # type: ignore[assignment]  # what is read is text
         try:
             caller = await self._guard(method, metadata)
@@ -92,6 +94,28 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             _unary(served, handler.unary_unary),  # type: ignore[arg-type]  # as above
             response_serializer=handler.response_serializer,
         )
+
+
+_boundary: ContextVar[RpcBoundary] = ContextVar("kakeya_rpc_boundary")
+
+
+async def carry(
+    method: str, metadata: tracing.Metadata, behaviour: StreamBehaviour, request: Any, context: Any
+) -> None:
+    """Serves a call that has come in a message of the one that is served here: let in, counted and traced as any.
+
+    Args:
+        context: of which `write` and `abort` are called. What `abort` raises leaves this, as CancelledError does.
+    """
+    boundary = _boundary.get()
+    try:
+        caller = await boundary._guard(method, metadata)
+    except Exception as error:
+        call = _refused(boundary._meters, method, metadata, error)
+    else:
+        served = Served(boundary._meters, method, metadata, _as_it_is, caller)
+        call = _stream(served, behaviour, _parse)
+    await call(request, context)
 
 
 @dataclass(frozen=True)
@@ -146,12 +170,15 @@ async def _let_in(_method: str, _metadata: tracing.Metadata) -> Mapping[str, str
 
 def _refusal(meters: CallMeters, method: str, metadata: tracing.Metadata, error: Exception) -> Handler:
     """A handler that says no. As one of streams it does not receive anything first."""
+    return grpc.stream_stream_rpc_method_handler(_refused(meters, method, metadata, error))
 
+
+def _refused(meters: CallMeters, method: str, metadata: tracing.Metadata, error: Exception) -> UnaryBehaviour:
     async def call(_contents: object, context: Context) -> None:
         with _course(meters, method, metadata) as course:
             await _abort(course, context, error)
 
-    return grpc.stream_stream_rpc_method_handler(call)
+    return call
 
 
 def _unary(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviour:
@@ -228,6 +255,11 @@ def _unforeseen(error: BaseException) -> Internal:
     return Internal(f"internal error; trace id {trace_id}", metadata={"trace_id": trace_id})
 
 
+def _as_it_is(content: Any) -> Any:
+    """The parser of what came as a message."""
+    return content
+
+
 def _parse(parser: Parse, content: bytes) -> Any:
     """The message. Raises InvalidField."""
     try:
@@ -241,46 +273,3 @@ async def _each_parsed(parser: Parse, contents: AsyncIterator[bytes]) -> AsyncIt
     """The messages of a stream. Raises InvalidField."""
     async for content in contents:
         yield _parse(parser, content)
-
-
-def _with_parsed_requests(handler: "grpc.RpcMethodHandler[Any, Any]") -> Handler:
-    """A handler of another library's service (health, reflection) that answers InvalidField to what is no protobuf."""
-    parser: Parse = handler.request_deserializer  # type: ignore[assignment]  # generated handlers have one
-    if handler.request_streaming:
-        return grpc.stream_stream_rpc_method_handler(
-            _many_to_many(parser, handler.stream_stream),
-            response_serializer=handler.response_serializer,
-        )
-    if handler.response_streaming:
-        return grpc.unary_stream_rpc_method_handler(
-            _one(parser, handler.unary_stream),
-            response_serializer=handler.response_serializer,
-        )
-    return grpc.unary_unary_rpc_method_handler(
-        _one(parser, handler.unary_unary),
-        response_serializer=handler.response_serializer,
-    )
-
-
-def _one(parser: Parse, behaviour: Any) -> Any:
-    async def call(content: bytes, context: Context) -> Any:
-        answer = behaviour(await _parsed(parser, content, context), context)
-        return await answer if inspect.isawaitable(answer) else answer
-
-    return call
-
-
-def _many_to_many(parser: Parse, behaviour: Any) -> Any:
-    async def call(contents: AsyncIterator[bytes], context: Context) -> None:
-        requests = (await _parsed(parser, content, context) async for content in contents)
-        async for response in behaviour(requests, context):
-            await context.write(response)
-
-    return call
-
-
-async def _parsed(parser: Parse, content: bytes, context: Context) -> Any:
-    try:
-        return _parse(parser, content)
-    except InvalidField as error:
-        await context.abort(error.status, error.message, ((error_details.DETAILS_KEY, error_details.encode(error)),))

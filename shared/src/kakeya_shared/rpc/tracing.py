@@ -27,7 +27,7 @@ every few tokens."""
 _STANDING = frozenset(
     {
         "/kakeya.worker.v1.RegistryService/Tunnel",
-        "/kakeya.worker.v1.VerifierService/StreamTokens",
+        "/kakeya.worker.v1.VerifierService/StreamAnswers",
         "/kakeya.admin.v1.AdminService/Watch",
     }
 )

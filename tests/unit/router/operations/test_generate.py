@@ -55,7 +55,8 @@ async def test_the_session_is_free_and_its_record_true_when_done_arrives(client:
             await client.append(session_id, [2])
 
 
-async def test_a_stream_whose_result_is_there_is_ended_by_the_worker(client: Client, worker: FakeWorker) -> None:
+async def test_a_stream_whose_result_is_there_is_ended_by_the_worker(stack: Stack, client: Client) -> None:
+    worker = await stack.worker(client, features=())  # others end with `done`
     worker.ending_seconds = 0.1
     session_id = await client.session()
     await client.append(session_id, [1])
@@ -64,7 +65,8 @@ async def test_a_stream_whose_result_is_there_is_ended_by_the_worker(client: Cli
     assert worker.num_cut_short == 0
 
 
-async def test_a_stream_that_does_not_end_holds_up_nobody(client: Client, worker: FakeWorker) -> None:
+async def test_a_stream_that_does_not_end_holds_up_nobody(stack: Stack, client: Client) -> None:
+    worker = await stack.worker(client, features=())
     worker.ending_seconds = 1000
     session_id = await client.session()
     await client.append(session_id, [1])

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from kakeya_router.store.sessions.session_store import pack
 from kakeya_router.workers.fleet import Fleet
+from kakeya_shared.contract.features import ANSWER_STREAM
 from kakeya_shared.errors.tree import (
     Draining,
     HistoryLengthMismatch,
@@ -79,9 +80,11 @@ class Pair:
         return next(each for each in self.workers if each is not worker)
 
 
-@pytest.fixture
-async def pair(stack: Stack, client: Client, files: SnapshotFiles) -> Pair:
-    return Pair(*[await stack.worker(client, name, num_lanes=3, files=files) for name in ("worker-a", "worker-b")])
+@pytest.fixture(params=[True, False], ids=["by a stream", "by calls"])
+async def pair(request: pytest.FixtureRequest, stack: Stack, client: Client, files: SnapshotFiles) -> Pair:
+    """Whose answers come by either way."""
+    asked: dict[str, Any] = {"num_lanes": 3, "files": files, "features": (ANSWER_STREAM,) if request.param else ()}
+    return Pair(*[await stack.worker(client, name, **asked) for name in ("worker-a", "worker-b")])
 
 
 async def drained(call: Any) -> list[api.GenerateResponse]:

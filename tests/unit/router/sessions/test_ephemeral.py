@@ -130,9 +130,9 @@ async def test_the_end_of_an_answer_may_be_lost_with_its_lane(stack: Stack, clie
     """The lane is free, and nobody was told: the answer is made up for as any that breaks off."""
 
     class Broken(FakeWorker):
-        async def Generate(self, request: Any, context: object) -> Any:
+        async def _generate(self, request: Any, way: Any = None) -> Any:
             is_first = not self.generating
-            async for response in super().Generate(request, context):
+            async for response in super()._generate(request, way):
                 if is_first and response.HasField("done"):
                     raise Draining("it breaks off")
                 yield response

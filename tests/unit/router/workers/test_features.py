@@ -89,7 +89,7 @@ async def test_what_a_worker_says_when_it_joins_again_counts(
 
 
 async def test_the_contract_before_is_spoken_too(client: Client, worker: FakeWorker) -> None:
-    worker.contract_version = 1
+    worker.contract_version, worker.features = 1, []
     await client.join(worker)
     assert (await client.workers())["worker-a"].features == []
 

@@ -670,36 +670,50 @@ async def test_a_lane_is_opened_at_the_incarnation_that_is_meant(
 
 
 @asynccontextmanager
-async def token_stream(stub: Any) -> AsyncIterator[Any]:
-    """One that stands, and whose number is read."""
-    stream = stub.StreamTokens()
-    await stream.write(pb.StreamTokensRequest())
-    first = await asyncio.wait_for(stream.read(), TIMEOUT)
-    stream.number = first.stream
-    assert first == pb.StreamTokensResponse(stream=stream.number)
+async def answer_stream(stub: Any) -> AsyncIterator[Any]:
+    """One that stands."""
+    stream = stub.StreamAnswers()
     yield stream
     stream.cancel()
 
 
+async def begin(stream: Any, answer: int, request: pb.GenerateRequest, **metadata: str) -> None:
+    begun = pb.BegunAnswer(answer=answer, request=request, metadata=metadata)
+    await stream.write(pb.StreamAnswersRequest(begun=begun))
+
+
+async def heard(stream: Any) -> pb.StreamAnswersResponse:
+    response: pb.StreamAnswersResponse = await asyncio.wait_for(stream.read(), TIMEOUT)
+    return response
+
+
+async def ends(stream: Any, number: int) -> dict[int, pb.EndedAnswer]:
+    """How so many answers have ended, by their numbers."""
+    ended: dict[int, pb.EndedAnswer] = {}
+    while len(ended) < number:
+        ended |= {each.answer: each for each in (await heard(stream)).ended}
+    return ended
+
+
+def reason(ended: pb.EndedAnswer) -> str:
+    error = error_details.decode_status(ended.failed)
+    assert error is not None
+    return error.reason
+
+
 async def test_tokens_of_a_step_come_in_one_message(stub: Any) -> None:
-    """Of two sessions; each call has `done` alone."""
+    """Of two sessions, with their ends behind them."""
     other: dict[str, Any] = {"session_id": "t", "epoch": 1}
     await stub.OpenSession(pb.OpenSessionRequest(**other, sink=4, window=64))
     await stub.Append(pb.AppendRequest(**other, history_length=0, token_ids=range(30)))
     alone = [response.token_id async for response in stub.Generate(generate_request(LEASE, 40, 20))][:-1]
     await stub.Rewind(pb.RewindRequest(**LEASE, history_length=60, target_length=40))
-    async with token_stream(stub) as stream:
-        asked = [
-            generate_request(LEASE, 40, 20, token_stream=stream.number, answer=5, logprobs=1),
-            generate_request(other, 30, 20, token_stream=stream.number, answer=6),
-        ]
-        calls = [asyncio.create_task(all_of(stub.Generate(request))) for request in asked]
-        messages: list[pb.StreamTokensResponse] = []
-        while sum(len(message.token_ids) for message in messages) < 40:
-            messages.append(await asyncio.wait_for(stream.read(), TIMEOUT))
-        for responses in await asyncio.gather(*calls):
-            (end,) = responses
-            assert end.done.generated_token_count == 20
+    async with answer_stream(stub) as stream:
+        await begin(stream, 5, generate_request(LEASE, 40, 20, logprobs=1))
+        await begin(stream, 6, generate_request(other, 30, 20))
+        messages: list[pb.StreamAnswersResponse] = []
+        while sum(len(message.ended) for message in messages) < 2:
+            messages.append(await heard(stream))
     tokens: dict[int, list[int]] = {5: [], 6: []}
     for message in messages:
         assert len(message.answers) == len(message.token_ids) <= 2
@@ -707,68 +721,120 @@ async def test_tokens_of_a_step_come_in_one_message(stub: Any) -> None:
             tokens[answer].append(token_id)
         assert [message.answers[place] for place in message.details] == [5] * (5 in message.answers)
         assert all(len(detail.top_logprobs) == 1 for detail in message.details.values())
+        for end in message.ended:
+            assert (end.done.generated_token_count, len(tokens[end.answer])) == (20, 20)
     assert tokens[5] == alone
-    assert len(messages) < 40, "steps of both"
+    assert sum(bool(message.token_ids) for message in messages) < 40, "steps of both"
 
 
 async def test_a_row_of_a_stream_pauses_until_its_tokens_are_acknowledged(stub: Any, engine: Engine) -> None:
-    async with token_stream(stub) as stream:
-        request = generate_request(LEASE, 40, 200, token_stream=stream.number, answer=1, acknowledges=True)
-        call = asyncio.create_task(all_of(stub.Generate(request)))
+    async with answer_stream(stub) as stream:
+        await begin(stream, 1, generate_request(LEASE, 40, 200, acknowledges=True))
         for _ in range(operation.MAX_UNREAD_TOKENS):
-            await asyncio.wait_for(stream.read(), TIMEOUT)
+            await heard(stream)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(reading := asyncio.ensure_future(stream.read())), 0.3)
         told = [pb.AcknowledgedAnswer(answer=7, num_tokens=9), pb.AcknowledgedAnswer(answer=1, num_tokens=1 << 40)]
-        await stream.write(pb.StreamTokensRequest(acknowledged=told))
+        await stream.write(pb.StreamAnswersRequest(acknowledged=told))
         await asyncio.wait_for(reading, TIMEOUT)
         for num_tokens in range(operation.MAX_UNREAD_TOKENS + 1, 200):
             told = [pb.AcknowledgedAnswer(answer=1, num_tokens=num_tokens, journaled_length=50)]
-            await stream.write(pb.StreamTokensRequest(acknowledged=told))
-            await asyncio.wait_for(stream.read(), TIMEOUT)
-        (end,) = await asyncio.wait_for(call, TIMEOUT)
-        assert end.done.generated_token_count == 200
+            await stream.write(pb.StreamAnswersRequest(acknowledged=told))
+            await heard(stream)
+        assert (await ends(stream, 1))[1].done.generated_token_count == 200
 
 
-async def test_a_stream_that_is_not_there_is_refused(stub: Any, service: tuple[VerifierService, Any]) -> None:
-    refused = (grpc.StatusCode.CANCELLED, "OPERATION_STOPPED")
-    assert await _reason(stub.Generate(generate_request(LEASE, 40, 3, token_stream=99))) == refused
-    async with token_stream(stub) as stream:
-        number = stream.number
+async def test_an_answer_of_a_stream_fails_as_a_call_does(stub: Any) -> None:
+    async with answer_stream(stub) as stream:
+        await begin(stream, 1, generate_request({"session_id": "s", "epoch": 9}, 40, 3))
+        await begin(stream, 2, generate_request(LEASE, 39, 3))
+        await begin(stream, 3, generate_request(LEASE, 40, 3, sampling=pb.Sampling(top_p=2.0)))
+        found = await ends(stream, 3)
+        assert {number: reason(end) for number, end in found.items()} == {
+            1: "STALE_EPOCH",
+            2: "HISTORY_LENGTH_MISMATCH",
+            3: "INVALID_FIELD",
+        }
+        await begin(stream, 5, generate_request(LEASE, 40, 3))
+        assert (await ends(stream, 1))[5].done.generated_token_count == 3
+
+
+async def test_an_answer_of_a_stream_is_cancelled_by_its_number(stub: Any, engine: Engine) -> None:
+    async with answer_stream(stub) as stream:
+        await begin(stream, 1, generate_request(LEASE, 40, 1000))
+        await heard(stream)
+        await stream.write(pb.StreamAnswersRequest(cancelled=[1, 99]))
+        await begin(stream, 2, generate_request({"session_id": "s", "epoch": 9}, 40, 3))
+        assert list(await ends(stream, 1)) == [2], "nothing more comes of the first"
+        await _idle(engine)
+        never = pb.StreamAnswersRequest(
+            begun=pb.BegunAnswer(answer=3, request=generate_request(LEASE, 40, 1000)), cancelled=[3]
+        )
+        length = (await stub.Stop(pb.StopRequest(**LEASE))).lane.history_length
+        await stream.write(never)
+        await begin(stream, 4, generate_request(LEASE, length, 2))
+        assert (await ends(stream, 1))[4].done.lane.history_length == length + 2
+
+
+async def test_answers_end_with_their_stream(stub: Any, engine: Engine) -> None:
+    async with answer_stream(stub) as stream:
+        await begin(stream, 1, generate_request(LEASE, 40, 100_000))
+        await heard(stream)
+    await _idle(engine)
+    stopped = await stub.Stop(pb.StopRequest(**LEASE, journaled_length=40))
+    assert stopped.lane.history_length == 40 + len(stopped.token_ids) < 100_040
+
+
+async def _idle(engine: Engine) -> None:
     async with asyncio.timeout(TIMEOUT):
-        while service[0]._token_streams._standing:
+        while engine.lanes.find(**LEASE).operation is not None:
             await asyncio.sleep(0.01)
-    assert await _reason(stub.Generate(generate_request(LEASE, 40, 3, token_stream=number))) == refused
-    assert (await stub.Stop(pb.StopRequest(**LEASE))).lane.history_length == 40
 
 
 async def test_a_stream_ends_with_its_router_and_with_the_service(
     stub: Any, service: tuple[VerifierService, Any]
 ) -> None:
-    async with token_stream(stub) as half_closed:
+    async with answer_stream(stub) as half_closed:
         await half_closed.done_writing()
-        assert await asyncio.wait_for(half_closed.read(), TIMEOUT) == grpc.aio.EOF
+        assert await heard(half_closed) == grpc.aio.EOF
         assert await half_closed.code() is grpc.StatusCode.OK
-    async with token_stream(stub) as first, token_stream(stub) as second:
+    async with answer_stream(stub) as first, answer_stream(stub) as second:
+        for stream in (first, second):
+            await begin(stream, 1, generate_request({"session_id": "s", "epoch": 9}, 40, 3))
+            await ends(stream, 1)
         service[0].end()
         for stream in (first, second):
-            assert await asyncio.wait_for(stream.read(), TIMEOUT) == grpc.aio.EOF
-    assert not service[0]._token_streams._standing
+            assert await heard(stream) == grpc.aio.EOF
+    assert not service[0]._answer_streams._standing
+
+
+async def test_a_stream_that_ends_with_the_service_tells_first_how_its_answers_ended(
+    stub: Any, service: tuple[VerifierService, Any]
+) -> None:
+    async with answer_stream(stub) as stream:
+        await begin(stream, 1, generate_request(LEASE, 40, 30))
+        await heard(stream)
+        service[0].end()
+        assert (await ends(stream, 1))[1].done.generated_token_count == 30
+        assert await heard(stream) == grpc.aio.EOF
 
 
 async def test_what_is_no_message_ends_a_stream(stub: Any, service: tuple[VerifierService, Any]) -> None:
-    call = service[1].StreamTokens
+    call = service[1].StreamAnswers
     call._request_serializer = lambda content: content
     stream = call()
-    await stream.write(b"")
-    await asyncio.wait_for(stream.read(), TIMEOUT)
     await stream.write(b"\xff")
-    assert await asyncio.wait_for(stream.read(), TIMEOUT) == grpc.aio.EOF
+    assert await heard(stream) == grpc.aio.EOF
+
+
+async def test_a_number_that_comes_twice_ends_a_stream(stub: Any, engine: Engine) -> None:
+    async with answer_stream(stub) as stream:
+        for _ in range(2):
+            await begin(stream, 1, generate_request(LEASE, 40, 100_000))
+        while await heard(stream) != grpc.aio.EOF:
+            continue
+    await _idle(engine)
 
 
 def generate_request(lease: dict[str, Any], length: int, max_tokens: int, **fields: Any) -> pb.GenerateRequest:
     return pb.GenerateRequest(**lease, history_length=length, max_tokens=max_tokens, **fields)
-
-
-async def all_of(call: Any) -> list[pb.GenerateResponse]:
-    return [response async for response in call]

@@ -226,19 +226,22 @@ Event = Begun | Truncated | Token | Ended
 
 def from_worker(message: worker_api.GenerateResponse) -> Token | Done:
     if message.HasField("done"):
-        done = message.done
-        return Done(
-            _STOP_REASONS.get(done.finish_reason, api.STOP_REASON_UNSPECIFIED),
-            lanes.from_worker(done.lane),
-            done.generated_token_count,
-            done.prefill_duration_seconds,
-            done.total_duration_seconds,
-            done.evicted_token_count,
-            done.drafted_token_count,
-            done.accepted_token_count,
-            done.session_closed,
-        )
+        return done_from_worker(message.done)
     return Token(message.token_id, TokenDetail.of(message.detail) if message.HasField("detail") else None)
+
+
+def done_from_worker(done: worker_api.GenerateDone) -> Done:
+    return Done(
+        _STOP_REASONS.get(done.finish_reason, api.STOP_REASON_UNSPECIFIED),
+        lanes.from_worker(done.lane),
+        done.generated_token_count,
+        done.prefill_duration_seconds,
+        done.total_duration_seconds,
+        done.evicted_token_count,
+        done.drafted_token_count,
+        done.accepted_token_count,
+        done.session_closed,
+    )
 
 
 def to_client(event: Truncated | Token | Ended) -> api.GenerateResponse:

@@ -1,11 +1,10 @@
-"""By which way the tokens of a Generate come from its worker, and that is told what clients have taken: by the call, or
-by a stream that several share.
+"""Answers that come by a call of their own, from workers that do not name `answer-stream` (see `answer_streams`), and
+how these are told what clients have taken.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -13,7 +12,6 @@ import structlog
 
 from kakeya_router.contract import generates
 from kakeya_router.contract.generates import Done, Token
-from kakeya_router.workers.token_streams import BATCH_SECONDS, BATCH_TOKENS, TokenStream
 from kakeya_shared.process.bulletin import cancelled
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 
@@ -24,9 +22,10 @@ _log = structlog.get_logger()
 
 # From `done` to the end of a call takes a worker milliseconds; the session is busy until then.
 _END_SECONDS = 0.5
-# Answers come and go; a stream without one is of no use.
-_LINGER_SECONDS = 1.0
 _CALL_SECONDS = 2.0
+# Of an acknowledgement: a quarter of the 64 tokens at which a row pauses, which never waits for one that is on its way.
+BATCH_TOKENS = 16
+BATCH_SECONDS = 0.05
 # These say that no acknowledgement of this stream will ever be heard: an older worker, or a lane that is gone.
 _FINAL = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION)
 
@@ -35,19 +34,16 @@ Events = AsyncGenerator[Token | Done, None]
 nobody asks. Closed, it ends the call."""
 
 
-async def by_own_call(
-    stub: "VerifierServiceAsyncStub",
-    begin: Callable[[], Any],
-    request: pb.GenerateRequest,
-    journaled_length: Callable[[], int],
+async def of_call(
+    call: Any, stub: "VerifierServiceAsyncStub", request: pb.GenerateRequest, journaled_length: Callable[[], int]
 ) -> Events:
     """Raises AioRpcError, CancelledError: the call was.
 
     Args:
-        begin: the call of the request.
+        request: that the call has made.
         journaled_length: what the worker need not remember.
     """
-    call, is_done = begin(), False
+    is_done = False
     try:
         async with Acknowledgements.of(stub, request, journaled_length).sending() as acknowledgements:
             async for response in call:
@@ -56,77 +52,6 @@ async def by_own_call(
                 acknowledgements.pass_on()
     finally:
         await _end(call, _END_SECONDS if is_done else 0.0)
-
-
-async def by_stream(
-    stream: TokenStream, begin: Callable[[], Any], request: pb.GenerateRequest, journaled_length: Callable[[], int]
-) -> Events:
-    """As `by_own_call`; raises WorkerUnreachable, too: the stream has ended."""
-    with stream.answer(len(request.previous_token_ids), journaled_length) as answer:
-        request.token_stream, request.answer = stream.number, answer.number
-        call, is_done = begin(), False
-        hearing = asyncio.create_task(answer.hear_call(call))
-        try:
-            async with aclosing(answer.events()) as events:
-                async for event in events:
-                    is_done = isinstance(event, Done)
-                    yield event
-        finally:
-            await _end(call, _END_SECONDS if is_done else 0.0)
-            await cancelled(hearing)
-
-
-@dataclass(eq=False)
-class TokenStreams:
-    """Of one worker: a stream stands while it gives several answers at once, to which alone it is of use.
-
-    Attributes:
-        is_served: the worker names the feature.
-    """
-
-    _open: Callable[[], Any]
-    is_served: bool = field(default=False, init=False)
-    _stream: TokenStream | None = field(default=None, init=False)
-    _num_running: int = field(default=0, init=False)
-    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
-    _closing: set["asyncio.Task[None]"] = field(default_factory=set, init=False)
-
-    @contextmanager
-    def running(self) -> Iterator[Callable[[], Awaitable[TokenStream | None]]]:
-        """One more answer; inside, the stream by which it comes: None: by its own call."""
-        self._num_running += 1
-        try:
-            yield self._shared
-        finally:
-            self._num_running -= 1
-            if not self._num_running and self._stream is not None:
-                self._close_later()
-
-    async def aclose(self) -> None:
-        if self._stream is not None:
-            await self._stream.aclose()
-        await asyncio.gather(*self._closing)
-
-    async def _shared(self) -> TokenStream | None:
-        if not self.is_served or self._num_running == 1:
-            return None
-        if self._stream is None or self._stream.has_ended:
-            self._stream = TokenStream(self._open())
-        stream = self._stream
-        return stream if await stream.opened() else None
-
-    def _close_later(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._close)
-
-    def _close(self) -> None:
-        """It is opened anew when it is of use again."""
-        if self._stream is not None and not self._num_running:
-            stream, self._stream = self._stream, None
-            closing = asyncio.create_task(stream.aclose())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
 
 
 class Acknowledgements:

@@ -19,7 +19,7 @@ from kakeya_router.contract.lanes import Opened, Stopped
 from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.workers import answers, channels, open_requests, worker_errors
-from kakeya_router.workers.answers import TokenStreams
+from kakeya_router.workers.answer_streams import AnswerStreams, StreamedAnswer
 from kakeya_router.workers.probing import PROBE_SECONDS, Answers
 from kakeya_shared.process.detached_tasks import is_cancelled
 from kakeya_shared.rpc import tracing
@@ -43,10 +43,10 @@ class RunningCall:
     cancelled: bool = False
     worker_lost: bool = False
     broken: SpanContext = INVALID_SPAN_CONTEXT
-    _call: grpc.aio.Call | None = None
+    _call: grpc.aio.Call | StreamedAnswer | None = None
     _span: SpanContext = INVALID_SPAN_CONTEXT
 
-    def started(self, call: grpc.aio.Call, record: SessionRecord) -> None:
+    def started(self, call: grpc.aio.Call | StreamedAnswer, record: SessionRecord) -> None:
         tracing.annotate(worker_id=record.worker_id, epoch=record.epoch)
         self._call, self._span, self.worker_lost = call, tracing.here(), False
         if self.cancelled:
@@ -72,7 +72,7 @@ class WorkerClient:
     """One worker's channel, in plaintext without credentials; through a door to one behind tunnels.
 
     Every method raises WorkerError or the error of the tree that the worker raised; `timeout` is in seconds, None
-    for no limit, and passing it raises DeadlineExceeded.
+    for no limit, and passing it raises DeadlineExceeded. See `see` for `streams_answers`.
 
     Attributes:
         is_gone: it was not among the registered workers at the last look.
@@ -81,13 +81,18 @@ class WorkerClient:
     """
 
     def __init__(
-        self, address: str, credentials: grpc.ChannelCredentials | None = None, door: Path | None = None
+        self,
+        address: str,
+        credentials: grpc.ChannelCredentials | None = None,
+        door: Path | None = None,
+        *,
+        streams_answers: bool = False,
     ) -> None:
         self.credentials = credentials
         self._address = address
         self._channel = channels.to_worker(address, credentials) if door is None else channels.to_door(door)
         self._stub = VerifierServiceStub(self._channel)
-        self._streams = TokenStreams(self._stub.StreamTokens)
+        self._streams = AnswerStreams(self._stub.StreamAnswers, is_served=streams_answers)
         self._num_calls = 0
         self._asked: set[grpc.aio.Call] = set()
         self.is_waited_for = door is not None
@@ -106,15 +111,15 @@ class WorkerClient:
         """Whether no call runs; closing the channel would cancel it."""
         return not self._num_calls
 
-    def see(self, *, is_there: bool, streams_tokens: bool = False) -> None:
+    def see(self, *, is_there: bool, streams_answers: bool = False) -> None:
         """Told at each look at the workers. A worker that was not there before may be new: it is looked for twice.
 
         What is asked of one that is gone is ended, since it may hang; operations end their calls themselves.
 
         Args:
-            streams_tokens: it names that feature.
+            streams_answers: it names that feature.
         """
-        self._streams.is_served = streams_tokens
+        self._streams.is_served = streams_answers
         self.is_gone = not is_there and (self._was_there or self._is_missed)
         self._was_there = self._was_there or is_there
         self._is_missed = not is_there
@@ -163,20 +168,17 @@ class WorkerClient:
         Args:
             journaled_length: what the worker need not remember.
         """
-        with self._calling("Generate", running.broken) as metadata, self._streams.running() as shared:
-
-            def begin() -> Any:
-                call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
-                running.started(call, record)
-                return call
-
-            stream = await shared()
-            events = (
-                answers.by_own_call(self._stub, begin, request, journaled_length)
-                if stream is None
-                else answers.by_stream(stream, begin, request, journaled_length)
-            )
-            async with aclosing(events):
+        with self._calling("Generate", running.broken) as metadata, self._streams.running() as stream:
+            if stream is not None:
+                with stream.answer(request, metadata, timeout, journaled_length) as answer:
+                    running.started(answer, record)
+                    async with aclosing(answer.events()) as events:
+                        async for event in events:
+                            yield event
+                return
+            call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
+            running.started(call, record)
+            async with aclosing(answers.of_call(call, self._stub, request, journaled_length)) as events:
                 async for event in events:
                     yield event
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import structlog
 
@@ -10,7 +11,7 @@ from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.tunnels.doors import Doors
 from kakeya_router.workers.worker_client import WorkerClient
 from kakeya_router.workers.worker_errors import WorkerError
-from kakeya_shared.contract.features import TOKEN_STREAM
+from kakeya_shared.contract.features import ANSWER_STREAM
 from kakeya_shared.errors.tree import KakeyaError
 from kakeya_shared.rpc.tls import ClientTls
 
@@ -32,29 +33,30 @@ class WorkerClients:
         self._doors = doors
         self._clients: dict[str, WorkerClient] = {}
         self._replaced: list[WorkerClient] = []
+        self._streaming: frozenset[str] = frozenset()
 
     def at(self, address: str) -> WorkerClient:
         client = self._clients.get(address)
         if self._doors is not None and address.startswith(TUNNELLED):
             if client is None:
-                client = self._clients[address] = WorkerClient(address, door=self._doors.path(_incarnation(address)))
+                client = self._made(address, door=self._doors.path(_incarnation(address)))
             return client
         credentials = None if self._tls is None else self._tls.credentials()
         if client is None or client.credentials is not credentials:
             if client is not None:
                 self._replaced.append(client)
-            client = self._clients[address] = WorkerClient(address, credentials)
+            client = self._made(address, credentials=credentials)
         return client
 
     def see(self, workers: Mapping[str, WorkerRecord]) -> None:
         """Told by address which workers there are: what is asked of one that was there and is gone is ended, since it
         may hang.
         """
+        self._streaming = frozenset(
+            address for address, worker in workers.items() if not worker.lacks((ANSWER_STREAM,))
+        )
         for address, client in self._clients.items():
-            worker = workers.get(address)
-            client.see(
-                is_there=worker is not None, streams_tokens=worker is not None and not worker.lacks((TOKEN_STREAM,))
-            )
+            client.see(is_there=address in workers, streams_answers=address in self._streaming)
 
     def probe(self, most_missed: float) -> frozenset[str]:
         """One pass more has gone by, see `Answers`; the addresses of workers that are silent. What is asked of them is
@@ -97,6 +99,11 @@ class WorkerClients:
             await self.at(record.address).close_session(record, _CLOSE_SECONDS)
         except (WorkerError, KakeyaError) as error:
             _log.info("a lane is not freed yet", session_id=record.session_id, error=repr(error))
+
+    def _made(self, address: str, **way: Any) -> WorkerClient:
+        client = WorkerClient(address, **way, streams_answers=address in self._streaming)
+        self._clients[address] = client
+        return client
 
 
 def _incarnation(address: str) -> Incarnation:

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kakeya_shared.contract.features import (
+    ANSWER_STREAM,
     APPEND_LOGPROBS,
     GRAMMAR,
     MASKED_ENDS,
     REASONING,
     REPETITION_PENALTY,
-    TOKEN_STREAM,
 )
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_worker.engine.engine import Engine
 
-FEATURES: tuple[str, ...] = (APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY, TOKEN_STREAM)
+FEATURES: tuple[str, ...] = (APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY, ANSWER_STREAM)
 """That this worker serves."""
 
 

@@ -28,7 +28,7 @@ from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.grammars.grammar import Grammar
 from kakeya_worker.grammars.reasoning import Reasoning
-from kakeya_worker.service.token_streams import TokenStream, detail_message
+from kakeya_worker.service.answer_streams import AnswerStream, detail_message
 
 
 def append(request: pb.AppendRequest, vocab_size: int) -> Append:
@@ -191,7 +191,7 @@ class OwnAnswer:
 class SharedAnswer:
     """Its tokens go by a stream, in which it has a number."""
 
-    def __init__(self, stream: TokenStream, number: int) -> None:
+    def __init__(self, stream: AnswerStream, number: int) -> None:
         self._stream = stream
         self._number = number
         self.hand_over = stream.hand_over

@@ -22,15 +22,15 @@ from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.grammars.reasoning import ReasonedConstraint
 from kakeya_worker.joining.lease import Lease
 from kakeya_worker.service import open_request, operation_requests
+from kakeya_worker.service.answer_streams import AnswerStream, AnswerStreams, detail_message
 from kakeya_worker.service.operation_requests import Answer, OwnAnswer, SharedAnswer
-from kakeya_worker.service.token_streams import TokenStreams, detail_message
 from kakeya_worker.snapshots.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots.snapshots import Snapshots
 
 SERVICE_NAME = "kakeya.worker.v1.VerifierService"
 # What is counted is no session's. Acknowledgements belong to a call that was let in: refused once, they are not sent
 # again, and the call would pause for good where the lease is renewed.
-_OPEN = frozenset(f"/{SERVICE_NAME}/{method}" for method in ("GetSlab", "Acknowledge", "StreamTokens"))
+_OPEN = frozenset(f"/{SERVICE_NAME}/{method}" for method in ("GetSlab", "Acknowledge", "StreamAnswers"))
 _FINISH_REASONS = {
     Finish.MAX_TOKENS: pb.FINISH_REASON_MAX_TOKENS,
     Finish.EOS: pb.FINISH_REASON_EOS,
@@ -56,7 +56,7 @@ class VerifierService(VerifierServiceServicer):
     def __init__(self, lease: Lease | None = None) -> None:
         self._lease = lease
         self._serving: _Serving | None = None
-        self._token_streams = TokenStreams()
+        self._answer_streams = AnswerStreams()
 
     def begin(self, engine: Engine, snapshots: Snapshots, grammars: Grammars) -> None:
         """From here on calls are answered."""
@@ -64,7 +64,7 @@ class VerifierService(VerifierServiceServicer):
 
     def end(self) -> None:
         """Nothing runs any more: what stands ends, so that nobody waits for it."""
-        self._token_streams.end()
+        self._answer_streams.end()
 
     async def let_in(self, method: str, _metadata: tracing.Metadata) -> Mapping[str, str]:
         """A `rpc_boundary.Guard`: a worker whose lease has lapsed answers no call. What runs already goes on until a
@@ -99,9 +99,11 @@ class VerifierService(VerifierServiceServicer):
             logprobs=map(detail_message, result.details),
         )
 
-    async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
+    def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
+        return self._generate(request, OwnAnswer(self._loaded(request.session_id).engine.acknowledge))
+
+    async def _generate(self, request: pb.GenerateRequest, answer: Answer) -> AsyncIterator[pb.GenerateResponse]:
         engine = self._loaded(request.session_id).engine
-        answer = self._answer(engine, request)
         generate = operation_requests.generate(request, engine.facts.vocab_size, answer.put, answer.hand_over)
         generate.constraint = await self._constraint(
             request, (generate.eos_token_ids, generate.previous_token_ids), engine.facts.vocab_size
@@ -117,17 +119,14 @@ class VerifierService(VerifierServiceServicer):
         _annotate(result.lane, generated=result.num_generated)
         yield pb.GenerateResponse(done=_done(result))
 
-    def _answer(self, engine: Engine, request: pb.GenerateRequest) -> Answer:
-        """Raises OperationStopped."""
-        if request.HasField("token_stream"):
-            return SharedAnswer(self._token_streams.find(request.token_stream), request.answer)
-        return OwnAnswer(engine.acknowledge)
+    async def StreamAnswers(
+        self, requests: AsyncIterator[pb.StreamAnswersRequest], context: Context
+    ) -> AsyncIterator[pb.StreamAnswersResponse]:
+        def serve(stream: AnswerStream, number: int, request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+            return self._generate(request, SharedAnswer(stream, number))
 
-    async def StreamTokens(
-        self, requests: AsyncIterator[pb.StreamTokensRequest], context: Context
-    ) -> AsyncIterator[pb.StreamTokensResponse]:
         acknowledge = self._loaded().engine.acknowledge
-        async with aclosing(self._token_streams.stand(requests, acknowledge)) as responses:
+        async with aclosing(self._answer_streams.stand(requests, serve, acknowledge)) as responses:
             async for response in responses:
                 yield response
 

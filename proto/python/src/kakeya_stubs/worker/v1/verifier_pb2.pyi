@@ -459,8 +459,6 @@ class GenerateRequest(_message.Message):
     IGNORE_EOS_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
-    TOKEN_STREAM_FIELD_NUMBER: _builtins.int
-    ANSWER_FIELD_NUMBER: _builtins.int
     CLOSES_SESSION_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
@@ -477,11 +475,6 @@ class GenerateRequest(_message.Message):
     min_tokens: _builtins.int
     """See kakeya.v1.GenerateRequest; only to workers with the feature "masked-ends"."""
     ignore_eos: _builtins.bool
-    token_stream: _builtins.int
-    """Tokens come by the stream of this number (StreamTokensResponse.stream), as those of `answer`, and none here; `done` does,
-    maybe before the last of them. A stream that is not there is OPERATION_STOPPED. Unset: they come here.
-    """
-    answer: _builtins.int
     closes_session: _builtins.bool
     """The lane is freed once this Generate has come to its end, before `done` says so. One that fails or is stopped frees none."""
     @_builtins.property
@@ -523,26 +516,20 @@ class GenerateRequest(_message.Message):
         ignore_eos: _builtins.bool = ...,
         grammar: Global___Grammar | None = ...,
         reasoning: Global___Reasoning | None = ...,
-        token_stream: _builtins.int | None = ...,
-        answer: _builtins.int = ...,
         closes_session: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "_token_stream", b"_token_stream", "grammar", b"grammar", "history_digest", b"history_digest", "logprobs", b"logprobs", "reasoning", b"reasoning", "sampling", b"sampling", "token_stream", b"token_stream"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "grammar", b"grammar", "history_digest", b"history_digest", "logprobs", b"logprobs", "reasoning", b"reasoning", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "_token_stream", b"_token_stream", "acknowledges", b"acknowledges", "answer", b"answer", "closes_session", b"closes_session", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "grammar", b"grammar", "history_digest", b"history_digest", "history_length", b"history_length", "ignore_eos", b"ignore_eos", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "reasoning", b"reasoning", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "token_stream", b"token_stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "acknowledges", b"acknowledges", "closes_session", b"closes_session", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "grammar", b"grammar", "history_digest", b"history_digest", "history_length", b"history_length", "ignore_eos", b"ignore_eos", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "reasoning", b"reasoning", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
     _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
     _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
     _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
-    _WhichOneofReturnType__token_stream: _TypeAlias = _typing.Literal["token_stream"]  # noqa: Y015
-    _WhichOneofArgType__token_stream: _TypeAlias = _typing.Literal["_token_stream", b"_token_stream"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__history_digest) -> _WhichOneofReturnType__history_digest | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_stream) -> _WhichOneofReturnType__token_stream | None: ...
 
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
 
@@ -888,26 +875,84 @@ class AcknowledgeResponse(_message.Message):
 Global___AcknowledgeResponse: _TypeAlias = AcknowledgeResponse  # noqa: Y015
 
 @_typing.final
-class StreamTokensRequest(_message.Message):
-    """Nothing, as the first message, opens the stream."""
-
+class StreamAnswersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    BEGUN_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    CANCELLED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def begun(self) -> Global___BegunAnswer: ...
     @_builtins.property
     def acknowledged(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgedAnswer]: ...
+    @_builtins.property
+    def cancelled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Nobody waits for these any more: they end as calls that are cancelled do, and nothing more comes of them."""
+
     def __init__(
         self,
         *,
+        begun: Global___BegunAnswer | None = ...,
         acknowledged: _abc.Iterable[Global___AcknowledgedAnswer] | None = ...,
+        cancelled: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "begun", b"begun", "cancelled", b"cancelled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StreamTokensRequest: _TypeAlias = StreamTokensRequest  # noqa: Y015
+Global___StreamAnswersRequest: _TypeAlias = StreamAnswersRequest  # noqa: Y015
+
+@_typing.final
+class BegunAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ANSWER_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    answer: _builtins.int
+    """Names it in this stream, in which no number comes twice."""
+    @_builtins.property
+    def request(self) -> Global___GenerateRequest: ...
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """As a call of its own would bring."""
+
+    def __init__(
+        self,
+        *,
+        answer: _builtins.int = ...,
+        request: Global___GenerateRequest | None = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "metadata", b"metadata", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BegunAnswer: _TypeAlias = BegunAnswer  # noqa: Y015
 
 @_typing.final
 class AcknowledgedAnswer(_message.Message):
@@ -936,8 +981,8 @@ class AcknowledgedAnswer(_message.Message):
 Global___AcknowledgedAnswer: _TypeAlias = AcknowledgedAnswer  # noqa: Y015
 
 @_typing.final
-class StreamTokensResponse(_message.Message):
-    """The first one says the stream's number. Of the others the token token_ids[i] is the next one of answers[i]."""
+class StreamAnswersResponse(_message.Message):
+    """The token token_ids[i] is the next one of answers[i]."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -962,11 +1007,10 @@ class StreamTokensResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    STREAM_FIELD_NUMBER: _builtins.int
     ANSWERS_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     DETAILS_FIELD_NUMBER: _builtins.int
-    stream: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def answers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -975,21 +1019,54 @@ class StreamTokensResponse(_message.Message):
     def details(self) -> _containers.MessageMap[_builtins.int, Global___TokenDetail]:
         """By i, where log-probabilities were asked for."""
 
+    @_builtins.property
+    def ended(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndedAnswer]:
+        """All tokens of these are in this message or came before."""
+
     def __init__(
         self,
         *,
-        stream: _builtins.int = ...,
         answers: _abc.Iterable[_builtins.int] | None = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         details: _abc.Mapping[_builtins.int, Global___TokenDetail] | None = ...,
+        ended: _abc.Iterable[Global___EndedAnswer] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "details", b"details", "stream", b"stream", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "details", b"details", "ended", b"ended", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StreamTokensResponse: _TypeAlias = StreamTokensResponse  # noqa: Y015
+Global___StreamAnswersResponse: _TypeAlias = StreamAnswersResponse  # noqa: Y015
+
+@_typing.final
+class EndedAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWER_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    answer: _builtins.int
+    failed: _builtins.bytes
+    """A google.rpc.Status, as a call of its own would bring it in grpc-status-details-bin."""
+    @_builtins.property
+    def done(self) -> Global___GenerateDone: ...
+    def __init__(
+        self,
+        *,
+        answer: _builtins.int = ...,
+        done: Global___GenerateDone | None = ...,
+        failed: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "end", b"end", "failed", b"failed"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "done", b"done", "end", b"end", "failed", b"failed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_end: _TypeAlias = _typing.Literal["done", "failed"]  # noqa: Y015
+    _WhichOneofArgType_end: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_end) -> _WhichOneofReturnType_end | None: ...
+
+Global___EndedAnswer: _TypeAlias = EndedAnswer  # noqa: Y015
 
 @_typing.final
 class CloseSessionRequest(_message.Message):

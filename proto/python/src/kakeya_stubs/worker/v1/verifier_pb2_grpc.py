@@ -62,10 +62,10 @@ class VerifierServiceStub:
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeResponse.FromString,
                 _registered_method=True)
-        self.StreamTokens = channel.stream_stream(
-                '/kakeya.worker.v1.VerifierService/StreamTokens',
-                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensRequest.SerializeToString,
-                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensResponse.FromString,
+        self.StreamAnswers = channel.stream_stream(
+                '/kakeya.worker.v1.VerifierService/StreamAnswers',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamAnswersRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamAnswersResponse.FromString,
                 _registered_method=True)
         self.CloseSession = channel.unary_unary(
                 '/kakeya.worker.v1.VerifierService/CloseSession',
@@ -152,10 +152,10 @@ class VerifierServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StreamTokens(self, request_iterator, context):
-        """Stands while the caller's Generates run that name it: what a step has for all of them comes in one message, and so do
-        their acknowledgements. Only to workers with the feature "token-stream". Where it ends, the tokens of these Generates
-        come no more, and Stop tells what they have generated.
+    def StreamAnswers(self, request_iterator, context):
+        """Carries a caller's Generates: each is begun in it, and its tokens, its acknowledgements and its end come by it, what a
+        step has for all of them in one message. It costs a fraction of a call of its own. Only to workers with the feature
+        "answer-stream". Where it ends, the Generates end that it carries, as calls whose caller is gone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -249,10 +249,10 @@ def add_VerifierServiceServicer_to_server(servicer, server):
                     request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeRequest.FromString,
                     response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeResponse.SerializeToString,
             ),
-            'StreamTokens': grpc.stream_stream_rpc_method_handler(
-                    servicer.StreamTokens,
-                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensRequest.FromString,
-                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensResponse.SerializeToString,
+            'StreamAnswers': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamAnswers,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamAnswersRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamAnswersResponse.SerializeToString,
             ),
             'CloseSession': grpc.unary_unary_rpc_method_handler(
                     servicer.CloseSession,
@@ -444,7 +444,7 @@ class VerifierService:
             _registered_method=True)
 
     @staticmethod
-    def StreamTokens(request_iterator,
+    def StreamAnswers(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -457,9 +457,9 @@ class VerifierService:
         return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/kakeya.worker.v1.VerifierService/StreamTokens',
-            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensRequest.SerializeToString,
-            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamTokensResponse.FromString,
+            '/kakeya.worker.v1.VerifierService/StreamAnswers',
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamAnswersRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StreamAnswersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -52,10 +52,10 @@ class VerifierServiceStub:
     """
     Acknowledge: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.AcknowledgeRequest, _verifier_pb2.AcknowledgeResponse]
     """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
-    StreamTokens: _grpc.StreamStreamMultiCallable[_verifier_pb2.StreamTokensRequest, _verifier_pb2.StreamTokensResponse]
-    """Stands while the caller's Generates run that name it: what a step has for all of them comes in one message, and so do
-    their acknowledgements. Only to workers with the feature "token-stream". Where it ends, the tokens of these Generates
-    come no more, and Stop tells what they have generated.
+    StreamAnswers: _grpc.StreamStreamMultiCallable[_verifier_pb2.StreamAnswersRequest, _verifier_pb2.StreamAnswersResponse]
+    """Carries a caller's Generates: each is begun in it, and its tokens, its acknowledgements and its end come by it, what a
+    step has for all of them in one message. It costs a fraction of a call of its own. Only to workers with the feature
+    "answer-stream". Where it ends, the Generates end that it carries, as calls whose caller is gone.
     """
     CloseSession: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.CloseSessionRequest, _verifier_pb2.CloseSessionResponse]
     """Frees the lane; a running operation ends SESSION_CLOSED."""
@@ -104,10 +104,10 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
     """
     Acknowledge: _aio.UnaryUnaryMultiCallable[_verifier_pb2.AcknowledgeRequest, _verifier_pb2.AcknowledgeResponse]  # type: ignore[assignment]
     """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
-    StreamTokens: _aio.StreamStreamMultiCallable[_verifier_pb2.StreamTokensRequest, _verifier_pb2.StreamTokensResponse]  # type: ignore[assignment]
-    """Stands while the caller's Generates run that name it: what a step has for all of them comes in one message, and so do
-    their acknowledgements. Only to workers with the feature "token-stream". Where it ends, the tokens of these Generates
-    come no more, and Stop tells what they have generated.
+    StreamAnswers: _aio.StreamStreamMultiCallable[_verifier_pb2.StreamAnswersRequest, _verifier_pb2.StreamAnswersResponse]  # type: ignore[assignment]
+    """Carries a caller's Generates: each is begun in it, and its tokens, its acknowledgements and its end come by it, what a
+    step has for all of them in one message. It costs a fraction of a call of its own. Only to workers with the feature
+    "answer-stream". Where it ends, the Generates end that it carries, as calls whose caller is gone.
     """
     CloseSession: _aio.UnaryUnaryMultiCallable[_verifier_pb2.CloseSessionRequest, _verifier_pb2.CloseSessionResponse]  # type: ignore[assignment]
     """Frees the lane; a running operation ends SESSION_CLOSED."""
@@ -185,14 +185,14 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
 
     @_abc_1.abstractmethod
-    def StreamTokens(
+    def StreamAnswers(
         self,
-        request_iterator: _MaybeAsyncIterator[_verifier_pb2.StreamTokensRequest],
+        request_iterator: _MaybeAsyncIterator[_verifier_pb2.StreamAnswersRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_verifier_pb2.StreamTokensResponse], _abc.AsyncIterator[_verifier_pb2.StreamTokensResponse]]:
-        """Stands while the caller's Generates run that name it: what a step has for all of them comes in one message, and so do
-        their acknowledgements. Only to workers with the feature "token-stream". Where it ends, the tokens of these Generates
-        come no more, and Stop tells what they have generated.
+    ) -> _typing.Union[_abc.Iterator[_verifier_pb2.StreamAnswersResponse], _abc.AsyncIterator[_verifier_pb2.StreamAnswersResponse]]:
+        """Carries a caller's Generates: each is begun in it, and its tokens, its acknowledgements and its end come by it, what a
+        step has for all of them in one message. It costs a fraction of a call of its own. Only to workers with the feature
+        "answer-stream". Where it ends, the Generates end that it carries, as calls whose caller is gone.
         """
 
     @_abc_1.abstractmethod
