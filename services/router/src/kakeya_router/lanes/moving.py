@@ -158,7 +158,7 @@ class Moving:
         """What the lane on the other worker holds, in its store, where the journal has not all of it: what the session
         has of snapshots may go with the worker that it leaves. None: there is none, and it is moved nevertheless.
         """
-        if not there.journal_start or not worker.saves(there):
+        if not there.journal_start or not there.can_be_stored(worker.snapshot_store):
             return None
         try:
             return await self._snapshotting.write(there, 0)

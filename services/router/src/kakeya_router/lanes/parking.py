@@ -80,14 +80,14 @@ class Parking:
     async def saves(self, record: SessionRecord) -> bool:
         """Whether a session's worker has a snapshot store for it."""
         worker = await self._fleet.looked_up(record.incarnation)
-        return worker is not None and worker.saves(record)
+        return worker is not None and record.can_be_stored(worker.snapshot_store)
 
     async def _write(self, record: SessionRecord) -> bool:
         """Whether the snapshot store works. What it has not of the session, since that was used, the journal has."""
         if not record.journal_length:
             return False  # there is nothing to write
         worker = await self._fleet.looked_up(record.incarnation)
-        if worker is None or not worker.saves(record):
+        if worker is None or not record.can_be_stored(worker.snapshot_store):
             return False
         if time.monotonic() < self._mistrusted_until.get(record.incarnation, 0.0):
             return False

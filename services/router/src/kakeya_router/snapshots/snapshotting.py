@@ -70,7 +70,7 @@ class Snapshotting(SnapshotFiles):
             self._tasks.start(persist(lambda: self._consider_anew(record.session_id, is_turn=is_turn)))
         elif record.session_id in self._writing:
             self._writing[record.session_id] |= is_turn
-        elif worker.saves(record):
+        elif record.can_be_stored(worker.snapshot_store):
             newest_length = snapshot_plan.newest_length(record, worker.snapshot_store)
             mark.due_length = max(mark.due_length, newest_length + self._num_tokens(worker))
             if is_turn or journal_length >= mark.due_length:
@@ -85,7 +85,7 @@ class Snapshotting(SnapshotFiles):
         if record.journal_length - record.journal_start + num_tokens <= self.journal_tokens:
             return
         worker = await self._fleet.looked_up(record.incarnation)
-        if worker is None or not worker.saves(record):
+        if worker is None or not record.can_be_stored(worker.snapshot_store):
             return
         # Between the two newest snapshots there are no more.
         since = max(record.journal_start, snapshot_plan.newest_length(record, worker.snapshot_store))

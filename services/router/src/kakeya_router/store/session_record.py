@@ -250,6 +250,10 @@ class SessionRecord(Hash):
         """Those that were not kept when the latest operation began; its lane has taken in more since."""
         return max(0, self.operation_start - self.sink - self.window)
 
+    def can_be_stored(self, snapshot_store: str) -> bool:
+        """Whether it can be written into a worker's store."""
+        return bool(snapshot_store) and not self.ephemeral
+
     def digest_at(self, length: int) -> int | None:
         """Of its history at a length; see `kakeya_shared.contract.history_digest`. None: not known."""
         start, at_start, end, at_end, num_rewinds = (self.journal_digests or 4 * " ").split(" ")

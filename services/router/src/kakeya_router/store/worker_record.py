@@ -153,7 +153,3 @@ class WorkerRecord(Hash):
             fingerprint=self.fingerprint,
             exact=session.exact and self.fingerprint == session.fingerprint,
         )
-
-    def saves(self, session: SessionRecord) -> bool:
-        """Whether a session can be written into its snapshot store."""
-        return bool(self.snapshot_store) and not session.ephemeral

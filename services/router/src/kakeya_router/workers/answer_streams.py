@@ -186,18 +186,18 @@ class AnswerStream:
 
     async def _live(self) -> None:
         writing = asyncio.create_task(self._write())
-        error: BaseException = WorkerUnreachable("the stream of answers has ended")
+        told: grpc.aio.AioRpcError | None = None
         try:
             async for response in self._call:
                 self._hear(response)
         except grpc.aio.AioRpcError as broken:
-            error = worker_errors.of_standing(broken)
+            told = broken
         except (asyncio.InvalidStateError, asyncio.CancelledError):
             pass  # closed here
         finally:
             self.has_ended = True
             for answer in self._answers.values():
-                answer.fail(error)
+                answer.fail(worker_errors.of_standing(told))  # each its own: it is raised in several tasks
             if self._timer is not None:
                 self._timer.cancel()
             await cancelled(writing)

@@ -37,13 +37,13 @@ def translated(error: grpc.aio.AioRpcError) -> Exception:
     return WorkerFault(f"{error.code().name}: {error.details()}")
 
 
-def of_standing(error: grpc.aio.AioRpcError) -> Exception:
-    """As `translated`, of a call that carries others: of these nobody knows more, whatever has ended it. Where a
-    message was to be written just then, gRPC says INTERNAL.
+def of_standing(error: grpc.aio.AioRpcError | None) -> Exception:
+    """As `translated`, of a call that carried others and has ended, None: without an error. Of these nobody knows more,
+    whatever has ended it. Where a message was to be written just then, gRPC says INTERNAL.
     """
-    raised = error_details.decode(error)
+    raised = None if error is None else error_details.decode(error)
     if raised is None:
-        return WorkerUnreachable(f"the stream of answers has ended: {error.details()}")
+        return WorkerUnreachable(f"the stream of answers has ended: {error.details() if error else 'closed'}")
     return _of_lanes(raised)
 
 
