@@ -102,6 +102,15 @@ class EventfulRun:
     async def fired(self, alert: str) -> None:
         await self.shown(f'ALERTS{{alertname="{alert}",alertstate="firing"}}')
 
+    async def says(self, alert: str, description: str) -> None:
+        """Returns once an alert fires that says so; it may have fired before, for something else."""
+
+        async def is_said() -> bool:
+            firing = await asyncio.to_thread(self._prometheus.firing)
+            return firing.get(alert, {}).get("description") == description
+
+        await eventually(is_said, f"{alert} fires: {description}")
+
     async def converse_over_http(self) -> None:
         """Turns that begin, go on and fork; answers that are waited for, refused for want of a place, and left."""
         url, headers = f"http://{self._made.shims[0].address}/v1", {"authorization": f"Bearer {self._key}"}
@@ -170,9 +179,7 @@ class EventfulRun:
         waiting = asyncio.create_task(self.tenants[0].create_session())
         await self.shown("max(kakeya_router_tenant_queue_length)")
         await self.fired("KakeyaWorkerLost")
-        await self.fired("KakeyaCallsQueue")
-        firing = await asyncio.to_thread(self._prometheus.firing)
-        assert firing["KakeyaCallsQueue"]["description"] == f"{LANES + 1} calls wait."
+        await self.says("KakeyaCallsQueue", f"{LANES + 1} calls wait.")
         await self._until_fired("KakeyaCallsRefused", self._come_in_vain)
         await asyncio.sleep(killed + SLOW_SECONDS - time.monotonic())
         for answer in kept:
