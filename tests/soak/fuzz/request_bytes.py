@@ -162,6 +162,8 @@ def _fill_map(entries: Any, field: Any, known: Known, chance: random.Random) -> 
     key, value = field.message_type.fields
     for _ in range(chance.choice((0, 1, 3, 1_100))):
         name = hostile_value(key, known, chance) if chance.random() < 0.1 else chance.randrange(2_000)
+        if key.cpp_type == Field.CPPTYPE_STRING:
+            name = str(name)
         entries[name] = hostile_value(value, known, chance)
 
 
