@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
+from kakeya_shared.contract.features import ANSWER_STREAM
 from kakeya_shared.errors.tree import (
     DeadlineExceeded,
     Internal,
@@ -263,7 +264,9 @@ async def test_a_violation_found_while_stopping_fails_the_session(
     assert (await client.info(session_id)).cache_invariant_inv1_violations == 1
 
 
-async def test_a_stream_without_an_end_is_internal(stack: Stack, client: Client, worker: FakeWorker) -> None:
+@pytest.mark.parametrize("features", [[], [ANSWER_STREAM]], ids=["by a call", "by a stream"])
+async def test_a_stream_without_an_end_is_internal(stack: Stack, client: Client, features: list[str]) -> None:
+    worker = await stack.worker(client, features=features)
     session_id = await client.session()
     await client.append(session_id, [1])
     worker.forgets_done = True

@@ -14,7 +14,14 @@ from kakeya_router.workers.answers import BATCH_SECONDS
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_router.workers.worker_errors import LaneGone, WorkerFault, WorkerUnreachable
 from kakeya_shared.contract.features import ANSWER_STREAM
-from kakeya_shared.errors.tree import DeadlineExceeded, KakeyaError, SessionClosed, SessionNotFound, StaleEpoch
+from kakeya_shared.errors.tree import (
+    DeadlineExceeded,
+    Draining,
+    KakeyaError,
+    SessionClosed,
+    SessionNotFound,
+    StaleEpoch,
+)
 from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from tests.unit.router.fake_worker import CREDITS, EVERY_FEATURE, AnswerStream, FakeWorker, Lane, generate
@@ -236,6 +243,15 @@ async def test_a_worker_that_has_none_is_another_than_the_one_that_was_meant() -
         for _ in range(2):
             with pytest.raises(WorkerUnreachable, match="stream of answers has ended"):
                 await all_of(client, "a", 5)
+
+
+async def test_a_stream_that_the_worker_refuses_tells_why() -> None:
+    worker = FakeWorker()
+    worker.failures["StreamAnswers"] = [Draining("it is not ready yet")]
+    async with worker_and_client(worker) as (_, client):
+        with pytest.raises(Draining, match="not ready"):
+            await all_of(client, "a", 5)
+        assert len(await all_of(client, "a", 5)) == 6
 
 
 async def test_a_worker_that_is_gone_is_not_reached() -> None:
