@@ -134,8 +134,24 @@ async def test_answers_that_begin_at_once_are_messages_of_their_own() -> None:
     """Together they would be longer than a message may be."""
     settings = RpcServerSettings.model_construct(max_message_bytes=100_000)
     async with worker_and_client(FakeWorker(settings=settings)) as (_, client):
-        found = [all_of(client, name, 40_002, produced=[300] * 40_000) for name in NAMES]
+        found = [all_of(client, name, 30_002, produced=[300] * 30_000) for name in NAMES]
         assert [len(events) for events in await asyncio.gather(*found)] == [3] * 3
+
+
+async def test_a_long_request_has_a_call_of_its_own_and_fails_alone() -> None:
+    settings = RpcServerSettings.model_construct(max_message_bytes=100_000)
+    async with (
+        worker_and_client(FakeWorker(settings=settings)) as (worker, client),
+        aclosing(generate(client, "a", 10**6)) as beside,
+    ):
+        await anext(beside)
+        assert len(await all_of(client, "b", 40_002, produced=[300] * 40_000)) == 3
+        with pytest.raises(WorkerFault, match="RESOURCE_EXHAUSTED"):
+            await all_of(client, "c", 60_002, produced=[300] * 60_000)
+        for _ in range(2 * CREDITS):
+            await anext(beside)
+        assert worker.streamed == [True, False]
+        assert worker.calls["StreamAnswers"] == 1
 
 
 class StreamEnder(FakeWorker):
@@ -202,6 +218,15 @@ async def test_clients_notice_nothing_of_a_stream_that_ends(client: Client, stac
         assert tokens == [FIRST + number % 800 for number in range(1, 3_001)]
     assert worker.calls["StreamAnswers"] > 1
     assert worker.calls["Stop"] > 0
+
+
+async def test_the_first_answer_of_a_worker_comes_by_a_stream(client: Client, stack: Stack) -> None:
+    """No look at the workers is waited for, once one has seen it."""
+    worker = await stack.worker(client)
+    session_id = await client.session()
+    await client.append(session_id, [1])
+    await client.generate(session_id, 3)
+    assert worker.streamed == [True]
 
 
 async def test_details_come_along(client: Client, stack: Stack) -> None:

@@ -25,8 +25,10 @@ from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 
 _log = structlog.get_logger()
 
-# A stream that stands costs nothing; opening one costs as much as a call.
+# A stream without answers has no messages; opening one costs as much as a call.
 _LINGER_SECONDS = 60.0
+# A message that is too long for the worker ends the stream, and with it the answers of others; and all wait behind it.
+_LONGEST_BYTES = 1 << 16
 
 
 class StreamedAnswer:
@@ -195,6 +197,7 @@ class AnswerStream:
         except (asyncio.InvalidStateError, asyncio.CancelledError):
             pass  # closed here
         finally:
+            _log.debug("a stream of answers has ended", error=repr(told))
             self.has_ended = True
             for answer in self._answers.values():
                 answer.fail(worker_errors.of_standing(told))  # each its own: it is raised in several tasks
@@ -248,9 +251,9 @@ class AnswerStreams:
     _closing: set["asyncio.Task[None]"] = field(default_factory=set, init=False)
 
     @contextmanager
-    def running(self) -> Iterator[AnswerStream | None]:
-        """One more answer; inside, the stream by which it comes. None: by its own call."""
-        if not self.is_served:
+    def running(self, request: pb.GenerateRequest) -> Iterator[AnswerStream | None]:
+        """One more answer; inside, the stream by which it comes. None: by its own call, as to a long request."""
+        if not self.is_served or request.ByteSize() > _LONGEST_BYTES:
             yield None
             return
         if self._stream is None or self._stream.has_ended:

@@ -168,7 +168,7 @@ class WorkerClient:
         Args:
             journaled_length: what the worker need not remember.
         """
-        with self._calling("Generate", running.broken) as metadata, self._streams.running() as stream:
+        with self._calling("Generate", running.broken) as metadata, self._streams.running(request) as stream:
             if stream is not None:
                 with stream.answer(request, metadata, timeout, journaled_length) as answer:
                     running.started(answer, record)

@@ -33,7 +33,7 @@ class WorkerClients:
         self._doors = doors
         self._clients: dict[str, WorkerClient] = {}
         self._replaced: list[WorkerClient] = []
-        self._streaming: frozenset[str] = frozenset()
+        self._workers: Mapping[str, WorkerRecord] = {}
 
     def at(self, address: str) -> WorkerClient:
         client = self._clients.get(address)
@@ -52,11 +52,9 @@ class WorkerClients:
         """Told by address which workers there are: what is asked of one that was there and is gone is ended, since it
         may hang.
         """
-        self._streaming = frozenset(
-            address for address, worker in workers.items() if not worker.lacks((ANSWER_STREAM,))
-        )
+        self._workers = workers
         for address, client in self._clients.items():
-            client.see(is_there=address in workers, streams_answers=address in self._streaming)
+            client.see(is_there=address in workers, streams_answers=self._streams_answers(address))
 
     def probe(self, most_missed: float) -> frozenset[str]:
         """One pass more has gone by, see `Answers`; the addresses of workers that are silent. What is asked of them is
@@ -101,9 +99,13 @@ class WorkerClients:
             _log.info("a lane is not freed yet", session_id=record.session_id, error=repr(error))
 
     def _made(self, address: str, **way: Any) -> WorkerClient:
-        client = WorkerClient(address, **way, streams_answers=address in self._streaming)
+        client = WorkerClient(address, **way, streams_answers=self._streams_answers(address))
         self._clients[address] = client
         return client
+
+    def _streams_answers(self, address: str) -> bool:
+        worker = self._workers.get(address)
+        return worker is not None and not worker.lacks((ANSWER_STREAM,))
 
 
 def _incarnation(address: str) -> Incarnation:
