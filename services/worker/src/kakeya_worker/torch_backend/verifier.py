@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kakeya_worker.engine.sampling.gumbel import Draw, draw
 from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import LaneContents, Memory, ModelFacts
 from kakeya_worker.models import checkpoint, families, output_head
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.model_digest import model_digest
+from kakeya_worker.torch_backend.exact.kernel.kernel_draw import KernelDraw
 from kakeya_worker.torch_backend.gguf_weights import GgufWeights
 from kakeya_worker.torch_backend.mode import EXACT, GGUF, Mode, choose_mode, choose_weights
 from kakeya_worker.torch_backend.safetensors_weights import SafetensorsWeights
@@ -43,6 +45,7 @@ class TorchVerifier:
         digest = model_digest(self.config, tensors.files, cache_directory)
         self._numerics, fingerprint = mode.prepare(tensors, digest, cache_directory)
         self._decoder = mode.decoder(self.config, self._numerics, num_threads)
+        self.draw: Draw = draw if mode.kernel is None else KernelDraw(mode.kernel)
         self._numerics.loaded()
         facts = _facts(self.config, mode, fingerprint)
         self.facts = replace(

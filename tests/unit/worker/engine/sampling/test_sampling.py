@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_worker.engine.sampling import sampling
+from kakeya_worker.engine.sampling import gumbel
+from kakeya_worker.engine.sampling.elementary import exp, log
 from kakeya_worker.engine.sampling.philox import uniforms
 from kakeya_worker.engine.sampling.sampling import Sampling, choose, token_detail
 
@@ -121,9 +122,74 @@ def test_ids_that_are_left_out_of_the_draw_could_not_have_won(monkeypatch: pytes
     def extreme(seed: int, history_index: int, token_ids: np.ndarray) -> np.ndarray:
         return (np.where(token_ids == 0, 0, 2**52 - 1) + 0.5) * 2.0**-52
 
-    monkeypatch.setattr(sampling, "uniforms", extreme)
+    monkeypatch.setattr(gumbel, "uniforms", extreme)
     assert choose(_logits(0.0, -40.25), Sampling(temperature=1.0), 5) == 1
     assert choose(_logits(0.0, -40.375), Sampling(temperature=1.0), 5) == 0
+
+
+def test_nor_could_ids_that_are_left_out_because_of_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many, with the best and the one that wins in spite of it at either end."""
+
+    def extreme(seed: int, history_index: int, token_ids: np.ndarray) -> np.ndarray:
+        return (np.where(token_ids == 0, 0, np.where(token_ids == 4999, 2**52 - 1, 2**51)) + 0.5) * 2.0**-52
+
+    monkeypatch.setattr(gumbel, "uniforms", extreme)
+    logits = np.full(5000, -39.0, np.float32)
+    logits[0], logits[4999] = 0.0, -40.25
+    assert choose(logits, Sampling(temperature=1.0), 5) == 4999
+    logits[7] = -4.0
+    assert choose(logits, Sampling(temperature=1.0), 5) == 4999
+    logits[7] = -3.75
+    assert choose(logits, Sampling(temperature=1.0), 5) == 7
+
+
+@given(st.lists(st.integers(0, 2**52 - 1), min_size=1), st.integers(0, 51))
+def test_a_gumbel_number_is_never_above_its_bound(numbers: list[int], ones: int) -> None:
+    bits = np.array([0, 2**52 - 1, 2**52 - 2**ones, 2**ones, *numbers])
+    u = (bits.astype(np.float64) + 0.5) * 2.0**-52
+    most, exact = gumbel._most_gumbel(u), gumbel._gumbel(u)
+    assert (most >= exact).all()
+    assert (most <= exact.clip(0.0) + 4.0).all()  # a bound that says something
+
+
+def _all_summed(logits: np.ndarray, asked: Sampling, index: int) -> int:
+    """A choice as it is defined: all mass is summed, and all Gumbel numbers are computed."""
+    scores = logits.astype(np.float64) / asked.temperature
+    descending = np.sort(scores)[::-1]
+    mass = np.cumsum(exp(descending - descending[0]))
+    num_kept = int(np.searchsorted(mass, asked.top_p * mass[-1])) + 1
+    kept = np.lexsort((np.arange(scores.size), -scores))[:num_kept]
+    sums = np.full(scores.size, -np.inf)
+    sums[kept] = scores[kept] - log(-log(uniforms(asked.seed, index, kept)))
+    return int(np.argmax(sums))
+
+
+@pytest.mark.parametrize("top_p", [0.999_999, 0.95, 0.5, 0.25, 1e-9])
+@pytest.mark.parametrize("digits", [None, 1, 0])
+@pytest.mark.parametrize("spread", [0.0, 0.001, 1.0, 4.0])
+@pytest.mark.parametrize("vocab_size", [1, 512, 1024, 20_000])
+def test_what_is_bounded_first_is_chosen_as_if_all_were_computed(
+    vocab_size: int, spread: float, digits: int | None, top_p: float
+) -> None:
+    """With equal scores a part of the mass is reached just where the bounds leave it open."""
+    logits = np.random.default_rng(vocab_size).normal(0.0, spread, vocab_size).astype(np.float32)
+    logits = logits if digits is None else logits.round(digits)
+    for asked in (Sampling(7, 0.7, top_p), Sampling(2**64 - 1, 1.0, top_p)):
+        for index in (0, 2**35 + 1):
+            assert choose(logits, asked, index) == _all_summed(logits, asked, index)
+
+
+def test_greedy_is_the_same_with_what_changes_nothing() -> None:
+    logits = np.random.default_rng(1).normal(size=300).round(1).astype(np.float32)
+    plain = choose(logits, Sampling(), 0)
+    assert choose(logits, Sampling(logit_bias=((0, 0.0),)), 0) == choose(logits, Sampling(), 0, masked=(1,)) == plain
+    for shifted in (
+        Sampling(logit_bias=((plain, -9.0),)),
+        Sampling(presence_penalty=9.0),
+        Sampling(frequency_penalty=9.0),
+        Sampling(repetition_penalty=99.0),
+    ):
+        assert choose(logits, shifted, 0, {plain: 1}) != plain
 
 
 def test_mass_that_is_left_out_of_the_sum_could_not_have_changed_it() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kakeya_worker.engine.sampling import elementary, sampling
+from kakeya_worker.engine.sampling.gumbel import Survivors
 from kakeya_worker.engine.sampling.philox import philox4x32, uniforms
 from kakeya_worker.engine.sampling.sampling import Sampling, choose, token_detail
 
@@ -109,8 +110,8 @@ def _masked_by_a_bias(logits: np.ndarray, asked: Sampling, index: int, counts: A
 
 
 def _masked_after_all_steps(logits: np.ndarray, asked: Sampling, index: int, counts: Any, masked: list[int]) -> int:
-    def mask(scores: np.ndarray, *_: object) -> None:
-        scores[masked] = -np.inf
+    def mask(survivors: Survivors, *_: object) -> None:
+        survivors.all_scores[masked] = -np.inf
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "STEPS", (*sampling.STEPS, mask))

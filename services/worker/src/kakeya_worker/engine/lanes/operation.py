@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kakeya_shared.errors.tree import EmptyHistory, HistoryFull, KakeyaError
 from kakeya_worker.engine.lanes.lane import Lane
 from kakeya_worker.engine.lanes.results import AppendResult, Finish, GenerateResult
+from kakeya_worker.engine.sampling.gumbel import Draw, draw
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail, choose, token_detail
 from kakeya_worker.engine.speculation.drafter import Drafter
 from kakeya_worker.grammars.constraint import Constraint
@@ -232,7 +233,7 @@ class Generate(Operation):
         if self.drafter is not None:
             self.drafter.acceptance.add(num_drafted, num_accepted)
 
-    def choice(self, logits: NDArray[np.float32], history_index: int) -> Choice:
+    def choice(self, logits: NDArray[np.float32], history_index: int, draw_from: Draw = draw) -> Choice:
         """Its token at that index, by all that it is held to, from the logits [vocab] of the one before.
 
         Raises FloatingPointError: they are not finite; InvalidField: the grammar is too much.
@@ -243,7 +244,7 @@ class Generate(Operation):
             allowed = allows.token_ids
             if allows.ends_only:  # it may be before `min_tokens`
                 masked = frozenset()
-        token_id = choose(logits, self.sampling, history_index, self.counts, masked=masked, allowed=allowed)
+        token_id = choose(logits, self.sampling, history_index, self.counts, masked, allowed, draw_from)
         num_top = self.num_top_logprobs
         return token_id, None if num_top is None else token_detail(logits, token_id, num_top)
 

@@ -16,7 +16,7 @@ Words = NDArray[np.uint64]
 
 
 def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, ...]:
-    """Four random 32-bit words for each counter, held in uint64 arrays of the counters' shape."""
+    """Four random 32-bit words for each counter, held in uint64; words of a counter that are alike come as [1]."""
     x0, x1, x2, x3 = counter
     key0, key1 = key
     for _ in range(_ROUNDS):
@@ -33,10 +33,8 @@ def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[int, int])
 
 def uniforms(seed: int, history_index: int, token_ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """u(seed; history index, token id) in the open interval (0, 1), 52 bits each; shape of `token_ids`."""
-    shape = token_ids.shape
-    index_low = np.full(shape, history_index & 0xFFFFFFFF, dtype=np.uint64)
-    index_high = np.full(shape, history_index >> 32, dtype=np.uint64)
-    counter = (index_low, index_high, token_ids.astype(np.uint64), np.zeros(shape, dtype=np.uint64))
+    index_low, index_high, zero = np.array([[history_index & 0xFFFFFFFF], [history_index >> 32], [0]], dtype=np.uint64)
+    counter = (index_low, index_high, token_ids.astype(np.uint64), zero)
     high, low, _, _ = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
     bits = ((high << _HALF) | low) >> np.uint64(12)  # 52 bits, so that adding a half stays exact
     return (bits.astype(np.float64) + 0.5) * 2.0**-52

@@ -1,12 +1,13 @@
 """Chooses a token from raw logits: masks, bias, penalties, temperature, top_k, top_p, min_p, draw.
 
-Every step changes the scores of the whole vocabulary in place, in float64; an id that is out gets -infinity. The
-draw is Gumbel-max (Gumbel 1954; see arXiv 1611.01144, section 2) over the surviving ids with u = Philox(seed;
-history index, token id): it needs no normalizing sum, so it depends on nothing but the logits, the parameters, the
-index and, with penalties, the tokens of this Generate.
+Every step changes the scores, in float64, or leaves fewer ids. The draw among these (gumbel.py) needs no normalizing
+sum. So a choice depends on the logits, the parameters, the index and, with penalties, the tokens of this Generate.
 
 The bits are the same on every machine: exp and log are those of `elementary`, and sums go one term after another
 (`np.cumsum`, whose order is fixed; that of `np.sum` is not). `kakeya_worker/conformance/vectors` holds known answers.
+
+A vocabulary has up to hundreds of thousands of ids, and few of them matter. What costs much by the id is first bounded
+by what costs little, and computed where the bound leaves it open.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,15 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kakeya_worker.engine.sampling.elementary import Floats, exp, in_blocks, log
-from kakeya_worker.engine.sampling.philox import uniforms
+from kakeya_worker.engine.sampling.gumbel import GUMBEL_RANGE, Draw, Survivors, TokenIds, draw
 
-TokenIds = NDArray[np.int64]
 Counts = Mapping[int, int]
 _NO_COUNTS: Counts = MappingProxyType({})
 
-# -log(-log(u)) lies in [-3.61, 36.74] for the 52-bit u of `uniforms`: an id further than this below the best cannot
-# win any draw. Nor can its mass, below 2^-53 of the best's, change a sum that began with the best's.
-_GUMBEL_RANGE = 40.5
+_FEW = (512, 8192)  # of the likeliest ids, in which the mass of `top_p` is looked for before it is in all of them
+_SUM_TOLERANCE = 1e-9  # of numpy's exp and sum beside ours, relative: a hundred times what rounding makes of 10^6 terms
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,11 @@ class Sampling:
         """Whether a choice depends on the tokens before it."""
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
+    @property
+    def takes_the_best(self) -> bool:
+        """Whether the choice is that of the largest logit, of those that are allowed."""
+        return self.temperature == 0.0 and not self.logit_bias and not self.has_penalties
+
 
 @dataclass(frozen=True)
 class TokenDetail:
@@ -81,6 +85,7 @@ def choose(
     counts: Counts = _NO_COUNTS,
     masked: Collection[int] = (),
     allowed: NDArray[np.bool_] | None = None,
+    draw_from: Draw = draw,
 ) -> int:
     """The token at `history_index`, from the logits [vocab] of the token before it. Ties: the lower id.
 
@@ -88,12 +93,15 @@ def choose(
         counts: how often this Generate has produced each id; looked at where there are penalties.
         masked: ids that may not be chosen.
         allowed: True where an id may, of what is not masked; [vocab] bool. None: everywhere.
+        draw_from: a form of `gumbel.draw`, with the same bits.
 
     Raises:
         FloatingPointError: the largest logit is not a finite number, or none but masked ones are.
     """
     if not np.isfinite(logits.max()):
         raise FloatingPointError(f"the logits at history index {history_index} are not finite")
+    if sampling.takes_the_best and not masked and allowed is None:
+        return int(logits.argmax())
     scores = logits.astype(np.float64)
     if allowed is not None:
         scores[~allowed] = -np.inf
@@ -101,9 +109,10 @@ def choose(
         scores[list(masked)] = -np.inf
     if (masked or allowed is not None) and scores.max() == -np.inf:
         raise FloatingPointError(f"all that is possible at history index {history_index} is masked")
+    survivors = Survivors(scores)
     for step in STEPS:
-        step(scores, sampling, counts)
-    return _draw(scores, sampling.seed, history_index)
+        step(survivors, sampling, counts)
+    return draw_from(survivors, sampling.seed, history_index)
 
 
 def token_detail(logits: NDArray[np.float32], token_id: int, num_top: int) -> TokenDetail:
@@ -120,84 +129,95 @@ def token_detail(logits: NDArray[np.float32], token_id: int, num_top: int) -> To
     return TokenDetail(float(logprobs[token_id]), tuple(top))
 
 
-def _logit_bias(scores: Floats, sampling: Sampling, counts: Counts) -> None:
+def _logit_bias(survivors: Survivors, sampling: Sampling, counts: Counts) -> None:
     for token_id, bias in sampling.logit_bias:
-        scores[token_id] += bias
+        survivors.all_scores[token_id] += bias
 
 
-def _repetition_penalty(scores: Floats, sampling: Sampling, counts: Counts) -> None:
+def _repetition_penalty(survivors: Survivors, sampling: Sampling, counts: Counts) -> None:
     """However often an id came."""
     penalty = sampling.repetition_penalty
     if penalty != 1.0:
         token_ids = np.fromiter(counts, np.int64, len(counts))
-        repeated = scores[token_ids]
-        scores[token_ids] = np.where(repeated > 0.0, repeated / penalty, repeated * penalty)
+        repeated = survivors.all_scores[token_ids]
+        survivors.all_scores[token_ids] = np.where(repeated > 0.0, repeated / penalty, repeated * penalty)
 
 
-def _penalties(scores: Floats, sampling: Sampling, counts: Counts) -> None:
+def _penalties(survivors: Survivors, sampling: Sampling, counts: Counts) -> None:
     if sampling.has_penalties:
         token_ids = np.fromiter(counts.keys(), np.int64, len(counts))
         times = np.fromiter(counts.values(), np.float64, len(counts))
-        scores[token_ids] -= sampling.presence_penalty + sampling.frequency_penalty * times
+        survivors.all_scores[token_ids] -= sampling.presence_penalty + sampling.frequency_penalty * times
 
 
-def _temperature(scores: Floats, sampling: Sampling, counts: Counts) -> None:
+def _temperature(survivors: Survivors, sampling: Sampling, counts: Counts) -> None:
     """Divides; a temperature of 0 leaves the best id alone."""
     if sampling.temperature > 0.0:
-        scores /= sampling.temperature
+        survivors.all_scores /= sampling.temperature
     else:
-        _keep(scores, np.argmax(scores))
+        survivors.keep(np.array([np.argmax(survivors.scores)]))
 
 
-def _top_k(scores: Floats, sampling: Sampling, counts: Counts) -> None:
+def _top_k(survivors: Survivors, sampling: Sampling, counts: Counts) -> None:
     if sampling.top_k > 0:
-        _keep(scores, _highest(scores, sampling.top_k))
+        survivors.keep(_highest(survivors.scores, sampling.top_k))
 
 
-def _top_p(scores: Floats, sampling: Sampling, counts: Counts) -> None:
+def _top_p(survivors: Survivors, sampling: Sampling, counts: Counts) -> None:
     """Mass is summed in descending order."""
-    if sampling.top_p >= 1.0:
-        return
+    if sampling.top_p < 1.0:
+        scores = survivors.scores
+        survivors.keep(_down_to(scores, *_least_of_mass(scores, sampling.top_p)))
+
+
+def _least_of_mass(scores: Floats, top_p: float) -> tuple[float, int]:
+    """The lowest of the fewest scores whose mass reaches that part of all mass, and their number.
+
+    The mass of an id out of the Gumbel range, below 2^-53 of the best's, changes no sum that began with the best's. All
+    mass is known well enough from a sum of any order and by any exp, unless that leaves open where the part is reached.
+    """
     best = scores.max()
-    descending = np.sort(scores[scores >= best - _GUMBEL_RANGE])[::-1]
-    mass = np.cumsum(in_blocks(exp, descending - best))
-    num_kept = int(np.searchsorted(mass, sampling.top_p * mass[-1])) + 1
-    _keep(scores, _down_to(scores, descending[num_kept - 1], num_kept))
+    near = scores[scores >= best - GUMBEL_RANGE]
+    about_all = np.exp(near - best).sum() * (1.0 + np.array([-_SUM_TOLERANCE, _SUM_TOLERANCE]))
+    for num in _FEW:
+        if num < near.size:
+            descending, mass = _descending(near, num)
+            first, last = np.searchsorted(mass, top_p * about_all)
+            if first == last < num:
+                return descending[first], int(first) + 1
+    descending, mass = _descending(near, near.size)
+    first = np.searchsorted(mass, top_p * mass[-1])
+    return descending[first], int(first) + 1
 
 
-def _min_p(scores: Floats, sampling: Sampling, counts: Counts) -> None:
+def _descending(scores: Floats, num: int) -> tuple[Floats, Floats]:
+    """The highest scores, and their mass, summed up to each; both [num]."""
+    descending = np.sort(np.partition(scores, -num)[-num:])[::-1]
+    return descending, np.cumsum(in_blocks(exp, descending - descending[0]))
+
+
+def _min_p(survivors: Survivors, sampling: Sampling, counts: Counts) -> None:
     """Compares logarithms: score - best >= log(min_p)."""
     if sampling.min_p > 0.0:
-        _keep(scores, np.flatnonzero(scores - scores.max() >= log(np.array([sampling.min_p]))))
+        scores = survivors.scores
+        survivors.keep(np.flatnonzero(scores - scores.max() >= log(np.array([sampling.min_p]))))
 
 
 STEPS = (_logit_bias, _repetition_penalty, _penalties, _temperature, _top_k, _top_p, _min_p)
 
 
-def _draw(scores: Floats, seed: int, history_index: int) -> int:
-    survivors = np.flatnonzero(scores >= scores.max() - _GUMBEL_RANGE)
-    if survivors.size == 1:
-        return int(survivors[0])
-    gumbel = in_blocks(lambda token_ids: -log(-log(uniforms(seed, history_index, token_ids))), survivors)
-    return int(survivors[np.argmax(scores[survivors] + gumbel)])
-
-
 def _highest(scores: Floats, num: int) -> TokenIds:
-    """The ids of the `num` highest scores, or of all that are not out; of equal ones the lower ids."""
-    remaining = scores[scores > -np.inf]
-    num = min(num, remaining.size)
-    return _down_to(scores, np.partition(remaining, -num)[-num], num)
+    """The places of the `num` highest scores, or of all that are not -infinity; of equal ones the first."""
+    num = min(num, scores.size)
+    least = np.partition(scores, scores.size - num)[scores.size - num]
+    return _down_to(scores, least, num) if least > -np.inf else np.flatnonzero(scores > -np.inf)
 
 
 def _down_to(scores: Floats, least: float, num: int) -> TokenIds:
-    """The ids of the `num` highest scores, `least` being the last of them."""
-    above = np.flatnonzero(scores > least)
-    ties = np.flatnonzero(scores == least)
-    return np.concatenate([above, ties[: num - above.size]])
-
-
-def _keep(scores: Floats, token_ids: TokenIds | np.intp) -> None:
-    """Puts all others out."""
-    kept = scores[token_ids]
-    scores.fill(-np.inf)
-    scores[token_ids] = kept
+    """The places of the `num` highest scores, `least` being the last of them; ascending."""
+    places = np.flatnonzero(scores >= least)
+    if places.size == num:
+        return places
+    is_above = scores[places] > least
+    ties = np.cumsum(~is_above)
+    return places[is_above | (ties <= num - np.count_nonzero(is_above))]

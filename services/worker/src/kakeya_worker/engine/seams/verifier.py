@@ -12,6 +12,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kakeya_worker.engine.sampling.gumbel import Draw, draw
 from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.seams.raw_numbers import RawNumbers, kv_of_type, of_type
 from kakeya_worker.engine.seams.row import Row
@@ -90,6 +91,12 @@ class ModelRefused(Exception):
     """The model cannot run here; the message says why and what can."""
 
 
+def draw_of(verifier: "Verifier") -> Draw:
+    """How tokens are drawn from the backend's logits."""
+    own: Draw = getattr(verifier, "draw", draw)
+    return own
+
+
 class Verifier(Protocol):
     """A model's forward pass over a slab. Used by one thread at a time.
 
@@ -108,6 +115,8 @@ class Verifier(Protocol):
     A backend may have a static method `chosen_weights(weights, kv_dtype, checkpoint_dtype) -> str`, which says what
     "auto" stands for here without loading anything, and raises ModelRefused. The checkpoint's dtype is float32 or
     bfloat16, "gguf" where its matrices are GGUF's blocks, or "". `kakeya models list` asks it.
+
+    A backend may have a `draw`, as `sampling.gumbel.Draw` is: the bits of `gumbel.draw`, sooner.
     """
 
     facts: ModelFacts

@@ -22,7 +22,7 @@ from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.lanes.operation import MAX_PAUSE_SECONDS, Append, Choice, Generate
 from kakeya_worker.engine.lanes.results import AppendResult, Finish, GenerateResult
 from kakeya_worker.engine.seams.row import Row
-from kakeya_worker.engine.seams.verifier import Verifier
+from kakeya_worker.engine.seams.verifier import Verifier, draw_of
 from kakeya_worker.engine.speculation.proposers import Proposers
 from kakeya_worker.engine.steps.drafting import NOTHING_DRAFTED, Drafted, draft
 from kakeya_worker.engine.steps.scheduler import Scheduler, Step
@@ -283,9 +283,10 @@ def _choose(
     undecided = [generate for generate in generates if generate.next_choice is None]
     # [undecided, vocab]
     logits = verifier.logits([generate.lane.index for generate in undecided]) if undecided else ()
+    draw = draw_of(verifier)
     for generate, row_logits in zip(undecided, logits, strict=True):
         try:
-            generate.next_choice = generate.choice(row_logits, generate.lane.length)
+            generate.next_choice = generate.choice(row_logits, generate.lane.length, draw)
         except FloatingPointError as error:
             _log.exception("sampling failed", session_id=generate.session_id)
             failures[generate] = Internal(str(error))  # says an index, no token

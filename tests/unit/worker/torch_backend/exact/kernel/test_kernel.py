@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 
 from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.sampling.elementary import log
+from kakeya_worker.engine.sampling.gumbel import Survivors, draw
+from kakeya_worker.engine.sampling.philox import uniforms
 from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, SinkWindow, sink_window
 from kakeya_worker.engine.seams.row import Row
@@ -26,6 +29,7 @@ from kakeya_worker.torch_backend.exact.attention.key_blocks import BLOCK, KeyBlo
 from kakeya_worker.torch_backend.exact.attention.row_view import as_view, view
 from kakeya_worker.torch_backend.exact.gguf_blocks.packing import PackedBlocks
 from kakeya_worker.torch_backend.exact.kernel import interface, probe
+from kakeya_worker.torch_backend.exact.kernel.kernel_draw import KernelDraw
 from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE, Kernel, load, variants
 from kakeya_worker.torch_backend.exact.kernel.operations import Operations
 from kakeya_worker.torch_backend.exact.kernel_decoder import KernelDecoder, KernelStep
@@ -124,6 +128,30 @@ def test_swiglu(operations: Operations, random: torch.Generator, size: int) -> N
 def test_exp(operations: Operations) -> None:
     x = torch.cat([-torch.linspace(0, 88, 100_003), torch.tensor([-86.0, -86.00001, -1e30, -torch.inf])])
     assert same(operations.exp(x), exp(x))
+
+
+@pytest.mark.parametrize("num", [1, 2, 7, 255, 256, 257, 3000])
+def test_draws(operations: Operations, num: int) -> None:
+    random = np.random.default_rng(num)
+    own_draw = KernelDraw(operations.kernel)
+    for number in range(60):
+        scores = random.normal(0.0, 2.0, 2 * num)
+        token_ids = np.flatnonzero(random.permutation(2 * num) < num) if number % 2 else None
+        seed, index = int(random.integers(2**63)) * 2 + 1, int(random.integers(2**40))
+        assert own_draw(Survivors(scores, token_ids), seed, index) == draw(Survivors(scores, token_ids), seed, index)
+
+
+def test_draws_that_the_last_bit_decides(operations: Operations) -> None:
+    """Of two ids whose sums are equal the lower one wins; one of them a bit higher or lower is told from that."""
+    own_draw, ids = KernelDraw(operations.kernel), np.arange(2)
+    winners = []
+    for seed in range(2000):
+        first, second = -log(-log(uniforms(seed, 9, ids)))
+        for score in np.nextafter(first - second, [-np.inf, first - second, np.inf]):
+            survivors = Survivors(np.array([0.0, score]))
+            winners.append(own_draw(survivors, seed, 9))
+            assert winners[-1] == int(score + second > first)
+    assert set(winners) == {0, 1}
 
 
 @pytest.mark.parametrize("kv_type", KV_TYPES.values(), ids=KV_TYPES)
@@ -331,6 +359,7 @@ def test_the_probe_looks_at_every_operation(operations: Operations) -> None:
         "swiglu",
         "exp",
         "angles",
+        "draw",
         "heads",
         "attention",
         *(f"linear in {name}" for name in BLOCK_TYPES),

@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from typing import ClassVar
 
 from torch import Tensor
@@ -135,6 +135,7 @@ _FUNCTIONS = {
     "kakeya_decoder_bind": ([c_void_p, POINTER(Slab)], None),
     "kakeya_decoder_forward": ([c_void_p, POINTER(Step)], c_int),
     "kakeya_decoder_logits": ([c_void_p, c_void_p, c_void_p, c_int64, c_void_p], c_int),
+    "kakeya_draw": ([c_void_p, c_void_p, c_void_p, c_int64, c_uint64, c_uint64], c_int64),
     "kakeya_op_norm": ([c_void_p, c_void_p, c_void_p, c_float, c_int64, c_int64, c_void_p], None),
     "kakeya_op_linear": ([c_void_p, POINTER(Matrix), c_void_p, c_int64, c_int, c_void_p], None),
     "kakeya_op_embed": ([c_void_p, POINTER(Matrix), c_void_p, c_int64, c_void_p], None),

@@ -1,6 +1,6 @@
 // The C interface: what Python calls. Pointers are borrowed and must live as long as the decoder that got them.
 //
-// `kakeya_decoder_*` run a model. `kakeya_op_*` run one operation of docs/numerics.md by itself, to be compared with the
+// `kakeya_decoder_*` run a model, `kakeya_draw` chooses a token. `kakeya_op_*` run one operation of docs/numerics.md by itself, to be compared with the
 // eager form.
 #include <exception>
 #include <new>
@@ -99,6 +99,11 @@ KAKEYA_API void kakeya_op_embed(const Variant* variant, const Matrix* table, con
 
 KAKEYA_API void kakeya_op_swiglu(const Variant* variant, const float* gate_up, int64_t num_rows, int64_t size, float* y) {
   for (int64_t row = 0; row < num_rows; ++row) variant->swiglu(gate_up + row * 2 * size, size, y + row * size);
+}
+
+KAKEYA_API int64_t kakeya_draw(const Variant* variant, const double* scores, const int64_t* ids, int64_t num, uint64_t seed,
+                               uint64_t history_index) {
+  return variant->draw(scores, ids, num, seed, history_index);
 }
 
 KAKEYA_API void kakeya_op_exp(const Variant* variant, float* x, int64_t size) { variant->exp(x, size); }

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kakeya_worker.engine.sampling.gumbel import Survivors, draw
 from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.gguf.block_integers import BLOCK_TYPES, BlockType
 from kakeya_worker.torch_backend.exact import integer_product
@@ -22,6 +23,7 @@ from kakeya_worker.torch_backend.exact.attention.row_view import as_view
 from kakeya_worker.torch_backend.exact.gguf_blocks.linear import BlockLinear
 from kakeya_worker.torch_backend.exact.gguf_blocks.packing import pack_blocks
 from kakeya_worker.torch_backend.exact.kernel import build
+from kakeya_worker.torch_backend.exact.kernel.kernel_draw import KernelDraw
 from kakeya_worker.torch_backend.exact.kernel.library import Kernel
 from kakeya_worker.torch_backend.exact.kernel.operations import Operations
 from kakeya_worker.torch_backend.exact.linear import Int8Linear
@@ -80,11 +82,22 @@ def comparisons(kernel: Kernel, *, with_blocks: bool) -> Iterator[Comparison]:
     gate_up = torch.cat([random(3, 80), torch.tensor([[0.0, -100.0, 100.0, 1e30] * 20])]) * 4.0
     yield Comparison("swiglu", operations.swiglu(gate_up), swiglu(*gate_up.chunk(2, dim=-1)))
     yield from _angles(operations)
+    yield from _draws(operations)
     for kv_type in KV_TYPES.values():
         for head_dim in (8, 24, 40, 64, 80, 128, 256):
             yield from _heads(operations, head_dim, kv_type, random)
             for num_heads in (2, 4, 14):  # tiles of one query, two and four
                 yield _attention(operations, num_heads, head_dim, kv_type, random)
+
+
+def _draws(operations: Operations) -> Iterator[Comparison]:
+    """Of scores that are alike, so that the Gumbel numbers decide, and of more ids than vectors take at a time."""
+    scores = torch.linspace(0, 3, 3000, dtype=torch.float64).numpy()
+    drawn = KernelDraw(operations.kernel)
+    for seed in (0, 2**64 - 1):
+        for token_ids in (None, np.flatnonzero(scores < 2.0)):
+            both = [each(Survivors(scores, token_ids), seed, 2**33 + 5) for each in (drawn, draw)]
+            yield Comparison("draw", *map(torch.tensor, both))
 
 
 def _linear(operations: Operations, generator: torch.Generator) -> Iterator[Comparison]:

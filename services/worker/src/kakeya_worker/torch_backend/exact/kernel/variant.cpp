@@ -1,5 +1,6 @@
 // One variant: compiled once for each instruction set, with -DKAKEYA_VARIANT=name and the flags that allow its instructions.
 #include "attention.h"
+#include "draw.h"
 #include "product.h"
 #include "rows.h"
 #include "variant.h"
@@ -13,7 +14,7 @@ namespace kakeya {
 
 extern const Variant KAKEYA_JOIN(variant_, KAKEYA_VARIANT);
 const Variant KAKEYA_JOIN(variant_, KAKEYA_VARIANT) = {
-    KAKEYA_TEXT(KAKEYA_VARIANT), norm, quantize, swiglu, embed, product, heads, attend, exp_in_place,
+    KAKEYA_TEXT(KAKEYA_VARIANT), norm, quantize, swiglu, embed, product, heads, attend, draw, exp_in_place,
 };
 
 }  // namespace kakeya

@@ -150,6 +150,8 @@ struct Variant {
   void (*heads)(const HeadShape& shape, const Heads& heads);
   // Flat queries (query * group + head of the group) first .. first + num - 1, num <= tile_queries().
   void (*attend)(const HeadShape& shape, const Attention& row, int64_t first, int64_t num);
+  // The place of the highest score with its Gumbel number (draw.h); ids null: the places.
+  int64_t (*draw)(const double* scores, const int64_t* ids, int64_t num, uint64_t seed, uint64_t history_index);
   // exp(x) for x <= 0, in place; for tests.
   void (*exp)(float* x, int64_t size);
 };
