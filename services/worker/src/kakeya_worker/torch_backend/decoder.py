@@ -110,6 +110,7 @@ class Decoder:
         """The slab that all later steps run over."""
         self._slab = slab
 
+    @torch.inference_mode()
     def forward(self, rows: Sequence[Row]) -> None:
         """Runs a step's tokens through all layers; each row's last final hidden vector goes to its lane, and those of
         scored rows are kept.
@@ -122,14 +123,17 @@ class Decoder:
         self._slab.final_hidden[batch.row_lanes] = self._norm(x[batch.last_tokens])
         self._scored = {row.lane: self._norm(x[row.tokens]) for row in batch.rows if row.is_scored}
 
+    @torch.inference_mode()
     def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """[lanes, vocab]."""
         return self._logits(self._slab.final_hidden[list(lanes)])
 
+    @torch.inference_mode()
     def scored_logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """[tokens of all, vocab]."""
         return self._logits(torch.cat([self._scored[lane] for lane in lanes]))
 
+    @torch.inference_mode()
     def shorten(self, lane: int, num_tokens: int) -> None:
         """The lane ends with the first tokens of its scored row."""
         self._slab.final_hidden[lane] = self._scored[lane][num_tokens - 1]

@@ -74,22 +74,18 @@ class TorchVerifier:
         )
         self._decoder.bind(self.slab)
 
-    @torch.inference_mode()
     def forward(self, rows: Sequence[Row]) -> None:
         """Runs a step; see the seam."""
         self._decoder.forward(rows)
 
-    @torch.inference_mode()
     def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """The logits after each lane's last token; [lanes, vocab]."""
         return self._decoder.logits(lanes)
 
-    @torch.inference_mode()
     def scored_logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """See the seam; [tokens of all, vocab]."""
         return self._decoder.scored_logits(lanes)
 
-    @torch.inference_mode()
     def shorten(self, lane: int, num_tokens: int) -> None:
         """See the seam."""
         self._decoder.shorten(lane, num_tokens)

@@ -20,6 +20,7 @@ class Lane:
         retention: what the session keeps.
         refuses_overflow: the history may not outgrow what is kept.
         length: committed tokens, the session's history length.
+        num_live_slots: slots whose token is in V(length - 1), as they were counted after the latest change.
         prefill_seconds: of the appends since the last Generate.
         slot_indices: the history index that each slot holds, -1 where none; [num_slots].
         slot_token_ids: the token that each slot holds; [num_slots].
@@ -34,6 +35,7 @@ class Lane:
     retention: Retention
     refuses_overflow: bool = False
     length: int = 0
+    num_live_slots: int = 0
     prefill_seconds: float = 0.0
     slot_indices: Integers = field(init=False, repr=False)
     slot_token_ids: Integers = field(init=False, repr=False)
@@ -45,9 +47,8 @@ class Lane:
         self.slot_indices = np.full(self.geometry.num_slots, -1, dtype=np.int64)
         self.slot_token_ids = np.zeros(self.geometry.num_slots, dtype=np.int64)
 
-    @property
-    def num_live_slots(self) -> int:
-        """Slots whose token is in V(length - 1), counted in the slots themselves."""
+    def _count_live_slots(self) -> int:
+        """In the slots themselves."""
         held = self.slot_indices
         visible = self.retention.visible(np.array(self.length - 1), held)
         return int(np.count_nonzero((held >= 0) & visible))
@@ -83,7 +84,7 @@ class Lane:
         Args:
             speculation: of the new session; empty: the same.
         """
-        lane = Lane(self.geometry, index, self.retention, self.refuses_overflow, self.length)
+        lane = Lane(self.geometry, index, self.retention, self.refuses_overflow, self.length, self.num_live_slots)
         lane.slot_indices[:] = self.slot_indices
         lane.slot_token_ids[:] = self.slot_token_ids
         lane.history_digest = self.history_digest
@@ -112,6 +113,7 @@ class Lane:
         self.slot_indices[slots] = positions
         self.slot_token_ids[slots] = token_ids
         self.history_digest = history_digest
+        self.num_live_slots = self._count_live_slots()
 
     def rewind(self, length: int) -> None:
         """Takes the last tokens back; only while all tokens are kept, since the others could not come back.
@@ -122,6 +124,7 @@ class Lane:
         self.slot_indices[self.slot_indices >= length] = -1
         self.history_digest = extended_digest(EMPTY_HISTORY, token_ids.tolist())
         self.length = length
+        self.num_live_slots = self._count_live_slots()
 
     def check_history(self, length: int, digest: int | None) -> None:
         """Raises HistoryLengthMismatch: the lane holds another history than the caller has on record.
@@ -153,6 +156,7 @@ class Lane:
         if self.history_digest is not None:
             self.history_digest = extended_digest(self.history_digest, row.token_ids)
         self.length = row.end
+        self.num_live_slots = self._count_live_slots()
         demanded = sum(map(len, self.retained))
         if self.num_live_slots != demanded:
             raise violation(1, f"{self.num_live_slots} slots are live, the law demands {demanded}")

@@ -1,6 +1,7 @@
 """A row: one session's tokens in a step, and all the integers that a backend needs to run them."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Row:
         """The history length after this row."""
         return self.start + len(self.token_ids)
 
-    @property
+    @cached_property
     def positions(self) -> Integers:
         """Angles of the keys that are written, and of the queries against recent keys; [queries]."""
         return np.arange(self.start, self.end)

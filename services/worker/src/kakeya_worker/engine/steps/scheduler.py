@@ -168,13 +168,18 @@ class Scheduler:
             running = that_can_choose(running, has_others=bool(self._appends))
         generates = _by_tenant(running)
         appends = _by_tenant(self._appends)
-        self._loads = {
-            tenant: self._plan({tenant: generates.get(tenant, [])}, {tenant: appends.get(tenant, [])}).load
+        alone = {
+            tenant: self._plan({tenant: generates.get(tenant, [])}, {tenant: appends.get(tenant, [])})
             for tenant in generates | appends
         }
+        self._loads = {tenant: step.load for tenant, step in alone.items()}
         chosen = self._shares.choose(self._loads)
-        self._step = self._plan(_of(generates, chosen), _of(appends, chosen))
-        self._load = self._step.load
+        if len(chosen) == 1:
+            (tenant,) = chosen
+            self._step, self._load = alone[tenant], self._loads[tenant]
+        else:
+            self._step = self._plan(_of(generates, chosen), _of(appends, chosen))
+            self._load = self._step.load
         self._end_turns(self._step)
         return self._step
 

@@ -222,7 +222,7 @@ def _joined(arrays: Sequence[Integers]) -> Integers:
 
 
 def _check_within(indices: Integers, num: int, what: str) -> None:
-    if len(indices) and not 0 <= indices.min() <= indices.max() < num:
+    if len(indices) and indices.view(np.uint64).max() >= num:  # as which one below 0 is far above
         raise IndexError(f"a {what} is not within 0..{num - 1}")
 
 
