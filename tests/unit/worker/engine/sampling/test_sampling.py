@@ -179,6 +179,20 @@ def test_what_is_bounded_first_is_chosen_as_if_all_were_computed(
             assert choose(logits, asked, index) == _all_summed(logits, asked, index)
 
 
+def test_what_a_sum_in_another_order_leaves_open_is_summed_in_descending_order() -> None:
+    """A thousand alike and a bit of mass beside them: half of all is reached by one more than half of the thousand."""
+    for bit, num_kept in ((-np.inf, 500), (-23.0, 501)):
+        logits = np.append(np.zeros(1000, np.float32), np.float32(bit))
+        assert _drawn(logits, Sampling(3, 1.0, 0.5)) <= set(range(num_kept))
+        last = next(seed for seed in range(5000) if _best_of(seed, num_kept) == num_kept - 1)
+        assert choose(logits, Sampling(last, 1.0, 0.5), 0) == num_kept - 1
+
+
+def _best_of(seed: int, num: int) -> int:
+    """Of so many ids that score alike."""
+    return int(np.argmax(uniforms(seed, 0, np.arange(num))))
+
+
 def test_greedy_is_the_same_with_what_changes_nothing() -> None:
     logits = np.random.default_rng(1).normal(size=300).round(1).astype(np.float32)
     plain = choose(logits, Sampling(), 0)
