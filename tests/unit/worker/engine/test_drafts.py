@@ -17,6 +17,7 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_state import ForkSource
 from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Generate
 from kakeya_worker.engine.lanes.results import Finish, GenerateResult
+from kakeya_worker.engine.sampling.gumbel import Survivors, draw
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.proposer import NewProposer
@@ -144,6 +145,30 @@ def test_wrong_drafts_change_nothing(start: Start, plain: Plain, asked: dict[str
     assert found == expected
     if len(expected.tokens) > 20:
         assert 0 < found.result.num_accepted < found.result.num_drafted
+
+
+def test_tokens_are_drawn_by_the_backend_where_it_has_a_draw(
+    start: Start, exact: TorchVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them, those behind right drafts too, and none that needs no draw."""
+    drawn = []
+
+    def counted(survivors: Survivors, seed: int, history_index: int) -> int:
+        drawn.append(history_index)
+        return draw(survivors, seed, history_index)
+
+    monkeypatch.setattr(exact, "draw", counted)
+    record = Record(is_silent=True)
+    without = answer(start(record), max_tokens=40, **DRAWN)
+    assert drawn == list(range(30, 70))
+    drawn.clear()
+    record.is_silent = False
+    found = answer(start(record), max_tokens=40, **DRAWN)
+    assert (found, found.num_steps < without.num_steps) == (without, True)
+    assert drawn == list(range(30, 70))
+    drawn.clear()
+    answer(start(None), max_tokens=40)
+    assert not drawn
 
 
 @pytest.mark.parametrize("proposer", [Lying, Failing, ngram.ngram], ids=["lying", "failing", "ngram"])
