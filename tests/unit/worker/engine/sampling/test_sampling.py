@@ -143,6 +143,22 @@ def test_nor_could_ids_that_are_left_out_because_of_the_bound(monkeypatch: pytes
     assert choose(logits, Sampling(temperature=1.0), 5) == 7
 
 
+def test_a_large_vocabulary_takes_few_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are what a draw took most of its time for. That of a distribution that is flat, too."""
+    computed = []
+
+    def counted(x: np.ndarray) -> np.ndarray:
+        computed.append(x.size)
+        return log(x)
+
+    monkeypatch.setattr(gumbel, "log", counted)
+    logits = np.random.default_rng(2).normal(size=50_000).astype(np.float32)
+    for temperature in (1.0, 100.0):
+        for index in range(20):
+            choose(logits, Sampling(5, temperature), index)
+    assert sum(computed) / 40 < 50
+
+
 @given(st.lists(st.integers(0, 2**52 - 1), min_size=1), st.integers(0, 51))
 def test_a_gumbel_number_is_never_above_its_bound(numbers: list[int], ones: int) -> None:
     bits = np.array([0, 2**52 - 1, 2**52 - 2**ones, 2**ones, *numbers])

@@ -143,6 +143,7 @@ class Generate(Operation):
         counts: how often it has produced each id; kept where there are penalties.
         first_token: when the first of its own tokens was there, on the clock of `time.perf_counter`.
         drafter: of its session, set when it begins; None: nothing is drafted.
+        draw_from: how its tokens are drawn, set when it begins; see `choose`.
         next_choice: its next token, where that is chosen and not delivered yet.
         num_drafted, num_accepted: drafts that were checked, and those that were right.
     """
@@ -168,6 +169,7 @@ class Generate(Operation):
     paused_since: float | None = field(init=False, default=None)
     first_token: float | None = field(init=False, default=None)
     drafter: Drafter | None = field(init=False, default=None)
+    draw_from: Draw = field(init=False, default=draw)
     next_choice: Choice | None = field(init=False, default=None)
     num_drafted: int = field(init=False, default=0)
     num_accepted: int = field(init=False, default=0)
@@ -233,7 +235,7 @@ class Generate(Operation):
         if self.drafter is not None:
             self.drafter.acceptance.add(num_drafted, num_accepted)
 
-    def choice(self, logits: NDArray[np.float32], history_index: int, draw_from: Draw = draw) -> Choice:
+    def choice(self, logits: NDArray[np.float32], history_index: int) -> Choice:
         """Its token at that index, by all that it is held to, from the logits [vocab] of the one before.
 
         Raises FloatingPointError: they are not finite; InvalidField: the grammar is too much.
@@ -244,7 +246,7 @@ class Generate(Operation):
             allowed = allows.token_ids
             if allows.ends_only:  # it may be before `min_tokens`
                 masked = frozenset()
-        token_id = choose(logits, self.sampling, history_index, self.counts, masked, allowed, draw_from)
+        token_id = choose(logits, self.sampling, history_index, self.counts, masked, allowed, self.draw_from)
         num_top = self.num_top_logprobs
         return token_id, None if num_top is None else token_detail(logits, token_id, num_top)
 

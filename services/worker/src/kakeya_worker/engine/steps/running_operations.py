@@ -51,6 +51,7 @@ class RunningOperations:
         self._lanes = lanes
         self._scheduler = scheduler
         self._verifier = verifier
+        self._draw_from = draw_of(verifier)
         self._proposers = proposers
         self._metrics = metrics
 
@@ -75,6 +76,7 @@ class RunningOperations:
         operation.begin(occupant.lane, occupant.tenant)
         if isinstance(operation, Generate):
             operation.drafter = occupant.drafter
+            operation.draw_from = self._draw_from
         occupant.operation = operation
         self._scheduler.add(operation)
         self._complete_if_done(occupant, operation)  # nothing to prefill, or no room to generate
@@ -283,10 +285,9 @@ def _choose(
     undecided = [generate for generate in generates if generate.next_choice is None]
     # [undecided, vocab]
     logits = verifier.logits([generate.lane.index for generate in undecided]) if undecided else ()
-    draw = draw_of(verifier)
     for generate, row_logits in zip(undecided, logits, strict=True):
         try:
-            generate.next_choice = generate.choice(row_logits, generate.lane.length, draw)
+            generate.next_choice = generate.choice(row_logits, generate.lane.length)
         except FloatingPointError as error:
             _log.exception("sampling failed", session_id=generate.session_id)
             failures[generate] = Internal(str(error))  # says an index, no token

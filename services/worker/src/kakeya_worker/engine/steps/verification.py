@@ -14,9 +14,8 @@ import structlog
 from numpy.typing import NDArray
 
 from kakeya_worker.engine.lanes.operation import Generate
-from kakeya_worker.engine.sampling.gumbel import Draw
 from kakeya_worker.engine.seams.row import Row
-from kakeya_worker.engine.seams.verifier import Verifier, draw_of
+from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.engine.steps.masks import LATE_SECONDS
 
 _log = structlog.get_logger()
@@ -31,7 +30,7 @@ def verify(drafted: Mapping[Generate, Row], verifier: Verifier) -> dict[Generate
     late_at = time.monotonic() + LATE_SECONDS
     right: dict[Generate, Row] = {}
     for (generate, row), logits in zip(drafted.items(), _logits(drafted.values(), verifier), strict=True):
-        num_right = _deliver_right(generate, row, logits, late_at, draw_of(verifier))
+        num_right = _deliver_right(generate, row, logits, late_at)
         right[generate] = row.first(1 + num_right)
         if right[generate] != row:
             verifier.shorten(row.lane, 1 + num_right)
@@ -49,13 +48,13 @@ def _logits(rows: Collection[Row], verifier: Verifier) -> list[NDArray[np.float3
     return np.split(logits, np.cumsum([len(row.token_ids) for row in rows])[:-1])
 
 
-def _deliver_right(generate: Generate, row: Row, logits: NDArray[np.float32], late_at: float, draw: Draw) -> int:
+def _deliver_right(generate: Generate, row: Row, logits: NDArray[np.float32], late_at: float) -> int:
     """How many drafts are right, from the logits [tokens, vocab] after each token of the row."""
     for number, token_logits in enumerate(logits):
         if generate.own_finish is not None or not _can_choose(generate, late_at):
             return number
         try:
-            choice = generate.choice(token_logits, row.start + number + 1, draw)
+            choice = generate.choice(token_logits, row.start + number + 1)
             if row.token_ids[number + 1 : number + 2] != choice[:1]:
                 generate.next_choice = choice
                 return number
