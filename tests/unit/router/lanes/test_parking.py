@@ -238,6 +238,65 @@ async def test_a_call_that_comes_while_a_snapshot_is_written_wins(stack: Stack, 
     assert storing.lanes[session_id].token_ids[-2:] == [5, 6]
 
 
+async def begin_writing(client: Client, worker: FakeWorker) -> str:
+    """A session of three tokens whose turn has just ended; its snapshot is there once the worker's `writing` is set."""
+    session_id = await client.session()
+    worker.writing.clear()
+    await client.append(session_id, [1])
+    await client.generate(session_id, 2)
+    await eventually(lambda: called(worker, "WriteSnapshot", 1))
+    return session_id
+
+
+async def waits_for(worker: FakeWorker, parking: "asyncio.Task[api.ParkSessionResponse]") -> None:
+    """It would have begun to write by then."""
+    await asyncio.wait([parking], timeout=0.3)
+    assert (parking.done(), worker.calls["WriteSnapshot"]) == (False, 1)
+
+
+async def test_what_is_being_written_is_not_written_twice(client: Client, storing: FakeWorker) -> None:
+    session_id = await begin_writing(client, storing)
+    parking = asyncio.create_task(client.park(session_id))
+    await waits_for(storing, parking)
+    storing.writing.set()
+    assert (await parking).history_length == 3
+    assert storing.calls["WriteSnapshot"] == 1
+    assert not storing.lanes
+    assert (await client.append(session_id, [4])).history_length == 4
+
+
+async def test_what_came_since_is_written_then(client: Client, storing: FakeWorker, files: SnapshotFiles) -> None:
+    session_id = await begin_writing(client, storing)
+    await client.append(session_id, [4])
+    parking = asyncio.create_task(client.park(session_id))
+    await waits_for(storing, parking)
+    storing.writing.set()
+    assert (await parking).history_length == 4
+    assert storing.calls["WriteSnapshot"] == 2
+    assert [name.rpartition("-")[2] for name in sorted(files.contents)] == ["3.safetensors", "4.safetensors"]
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_a_session_that_moves_or_ends_while_parking_waits_for_its_snapshot(
+    client: Client, storing: FakeWorker, *, closes: bool
+) -> None:
+    session_id = await begin_writing(client, storing)
+    parking = asyncio.create_task(client.park(session_id))
+    await waits_for(storing, parking)
+    if closes:
+        await client.close(session_id)
+    else:
+        del storing.lanes[session_id]
+        await client.append(session_id, [4])
+    storing.writing.set()
+    if closes:
+        with pytest.raises(SessionNotFound):
+            await parking
+    else:
+        assert (await parking).history_length == 4
+        assert not storing.lanes
+
+
 async def test_who_leaves_while_its_session_is_parked_has_it_parked(client: Client, storing: FakeWorker) -> None:
     session_id = await client.session()
     await client.append(session_id, [1])

@@ -1,5 +1,6 @@
 """When a session is written to the snapshot store."""
 
+import asyncio
 from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
@@ -32,6 +33,14 @@ class Mark:
     due_length: int = 0
 
 
+@dataclass(eq=False, slots=True)
+class _Writing:
+    """A snapshot that is being written in the background."""
+
+    turn_has_ended: bool = False  # meanwhile
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 @dataclass(eq=False)
 class Snapshotting(SnapshotFiles):
     """Decides when a session is written, and writes it in the background, one file of a session at a time.
@@ -51,7 +60,7 @@ class Snapshotting(SnapshotFiles):
     turns: int
     recovery_seconds: float
     journal_tokens: int
-    _writing: dict[SessionId, bool] = field(default_factory=dict, init=False)  # by session; has a turn ended meanwhile?
+    _writing: dict[SessionId, _Writing] = field(default_factory=dict, init=False)
     _troubled: set[Incarnation] = field(default_factory=set, init=False)
 
     def consider(self, record: SessionRecord, journal_length: int, *, is_turn: bool, mark: Mark | None = None) -> None:
@@ -69,13 +78,23 @@ class Snapshotting(SnapshotFiles):
         if worker is None:
             self._tasks.start(persist(lambda: self._consider_anew(record.session_id, is_turn=is_turn)))
         elif record.session_id in self._writing:
-            self._writing[record.session_id] |= is_turn
+            self._writing[record.session_id].turn_has_ended |= is_turn
         elif record.can_be_stored(worker.snapshot_store):
             newest_length = snapshot_plan.newest_length(record, worker.snapshot_store)
             mark.due_length = max(mark.due_length, newest_length + self._num_tokens(worker))
             if is_turn or journal_length >= mark.due_length:
-                self._writing[record.session_id] = False
+                self._writing[record.session_id] = _Writing()
                 self._tasks.start(self._write(record.session_id, worker, mark))
+
+    async def complete(self, record: SessionRecord, worker: WorkerRecord) -> bool:
+        """As `write_now`. What is being written of the session in the background is waited for, not written twice."""
+        if (writing := self._writing.get(record.session_id)) is not None:
+            await writing.ended.wait()
+            now = await self._store.get(record.session_id)
+            if now is None or now.epoch != record.epoch:
+                return False
+            record = now
+        return await self.write_now(record, worker)
 
     async def check_room(self, record: SessionRecord, num_tokens: int) -> None:
         """Raises SnapshotStoreUnavailable: the journal is full, since the store has taken nothing for long.
@@ -107,8 +126,9 @@ class Snapshotting(SnapshotFiles):
                 self._troubled.add(worker.incarnation)
                 _log.warning("no snapshot is written", worker_id=worker.worker_id, error=repr(error))
         finally:
-            turn_has_ended = self._writing.pop(session_id)
-        if turn_has_ended:
+            writing = self._writing.pop(session_id)
+            writing.ended.set()
+        if writing.turn_has_ended:
             await persist(lambda: self._consider_anew(session_id, is_turn=True))
 
     async def _write_if_due(self, session_id: SessionId, worker: WorkerRecord, mark: Mark) -> None:
