@@ -200,7 +200,7 @@ class Parts:
         self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
         pages, models = SessionPages(stores.lists, stores.workers), Models(base.fleet, settings.default_model)
         self.runtime_service = RuntimeService(
-            stores.lists,
+            stores.operations,
             work.sessions,
             models,
             work.appending,

@@ -451,6 +451,24 @@ async def test_what_is_in_the_store_is_not_written_again(desk: Desk, files: Snap
     assert next(iter(files.contents)) in await desk.snapshots()
 
 
+@pytest.mark.parametrize("closes", [True, False])
+async def test_nothing_more_is_written_of_a_session_that_has_left_meanwhile(desk: Desk, *, closes: bool) -> None:
+    await desk.change(boundaries="5")
+    record = await desk.record()
+    desk.worker.writing.clear()
+    desk.snapshotting.consider(record, record.journal_length, is_turn=True)
+    await eventually(lambda: called(desk.worker, "WriteSnapshot"))
+    completing = asyncio.create_task(desk.snapshotting.complete(record, desk.seen))
+    await asyncio.sleep(0)  # it waits now
+    if closes:
+        await desk.stack.redis.delete(SESSION.format(desk.session_id))
+    else:
+        await desk.change(epoch=record.epoch + 1)
+    desk.worker.writing.set()
+    assert not await completing
+    assert desk.worker.calls["WriteSnapshot"] == 1
+
+
 async def test_files_that_later_ones_replace_are_removed(desk: Desk, files: SnapshotFiles) -> None:
     lane = desk.worker.lanes[desk.session_id]
     for length, has in ((5, {5}), (6, {5, 6}), (30, {5, 6, 30}), (31, {30, 31})):

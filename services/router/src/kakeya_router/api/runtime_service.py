@@ -27,7 +27,8 @@ from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.sessions.tagging import Tagging
 from kakeya_router.sessions.turns import Turns
 from kakeya_router.store.session_record import LaneState, SessionRecord, State
-from kakeya_router.store.sessions.session_store import Glance, SessionStore
+from kakeya_router.store.sessions.operation_store import OperationStore
+from kakeya_router.store.sessions.session_store import Glance
 from kakeya_shared.rpc import tracing
 from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_shared.rpc.served_calls import tell
@@ -43,7 +44,7 @@ TurnResponses = AsyncGenerator[api.TurnResponse, None]
 
 @dataclass(eq=False)
 class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
-    _store: SessionStore
+    _store: OperationStore
     _sessions: Sessions
     _models: Models
     _appending: Appending
@@ -75,14 +76,14 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     async def AppendTokens(self, request: api.AppendTokensRequest, context: Context) -> api.AppendTokensResponse:
         with self._gate.inside():
             asked = AppendRequest.of(request, self._limits)
-            answer = await self._appending.append(await self._session(asked.session_id), asked)
+            answer = await self._appending.append(await self._known(asked.session_id), asked)
         _annotate(answer.lane, appended=len(asked.token_ids))
         return answer.message()
 
     async def Generate(self, request: api.GenerateRequest, context: Context) -> Responses:
         with self._gate.inside():
             asked = GenerateRequest.of(request, self._limits)
-            record = await self._session(asked.session_id)
+            record = await self._known(asked.session_id)
             async with aclosing(self._generating.generate(record, asked, context.time_remaining)) as events:
                 async for event in events:
                     if isinstance(event, Begun):
@@ -204,6 +205,12 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         session_id = callers.check_issued(asked)
         _observe(session_id)
         return callers.callers_own(await self._store.get(session_id))
+
+    async def _known(self, asked: str) -> SessionRecord:
+        """As `_session`, for an operation that reads it anew."""
+        session_id = callers.check_issued(asked)
+        _observe(session_id)
+        return callers.callers_own(await self._store.known(session_id))
 
     async def _glance(self, asked: str) -> Glance:
         """As `_session`, without touching it."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from kakeya_router.store.connection import is_done
@@ -18,9 +18,12 @@ from kakeya_router.store.outcomes import (
     RenewOperation,
 )
 from kakeya_router.store.script_calls import Argument
-from kakeya_router.store.session_record import Claim, Features, LaneState, SessionRecord
+from kakeya_router.store.session_record import Claim, Features, LaneState, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import Closes, Intent, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer, SessionStore, digest_text, pack
+
+# A few megabytes; one that is not known is read from Redis.
+_MAX_KNOWN = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +100,23 @@ class JournalPart:
         }
 
 
+@dataclass(eq=False)
 class OperationStore(SessionStore):
     """Begins and ends operations."""
+
+    _known: dict[SessionId, SessionRecord] = field(default_factory=dict, init=False)  # the latest used comes last
+
+    async def known(self, session_id: SessionId) -> SessionRecord | None:
+        """As `get`, or as an operation here has last found it: enough to begin one, which reads the session anew and
+        is told where it has moved. What else can change must be taken from that.
+        """
+        return self._known.get(session_id) or await self.get(session_id)
 
     async def begin_operation(
         self, record: SessionRecord, claim: Claim, intent: Intent, tokens_per_minute: int = 0
     ) -> Answer[BeginOperation]:
         """The answer's record is as of the begin; `tokens_per_minute` is the tenant's quota, 0 for none."""
-        return await self._answer(
+        answer = await self._answer(
             BeginOperation,
             record,
             claim=claim,
@@ -123,6 +135,11 @@ class OperationStore(SessionStore):
             behind=intent.behind,
             incarnation=record.incarnation,
         )
+        self._known.pop(record.session_id, None)
+        self._known[record.session_id] = answer.record
+        if len(self._known) > _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        return answer
 
     async def renew_operations(self, held: Sequence[tuple[SessionRecord, Claim]]) -> list[RenewOperation | Exception]:
         """Renews the leases of these of a pool, in one round trip. What is raised for one is in its place."""

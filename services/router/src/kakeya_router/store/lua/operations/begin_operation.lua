@@ -18,7 +18,7 @@
 -- out moved {record}: it is on another worker than the keys say, and nothing is changed
 -- out apart {record}: the history has another length than it is to begin at, or another latest operation
 -- out failed {record}
--- out unknown: the latest operation was another one
+-- out unknown {record}: the latest operation was another one
 -- out missing, lost, busy
 -- out quota {name, limit, retry_ms}: the tenant has used up its tokens for so long
 local record = redis.call('HMGET', key.session, 'state', 'incarnation', 'journal_length', 'ttl_ms')
@@ -50,7 +50,7 @@ if lease_until and (arg.may_take_over == '0' or tonumber(lease_until) > now)
 end
 local is_new = op_id == '' or redis.call('HGET', key.session, 'operation_id') ~= op_id
 if is_new and arg.may_begin == '0' and not lease_until then
-  return {'unknown'}
+  return {'unknown', redis.call('HGETALL', key.session)}
 end
 local is_there = arg.at_length == '' or tonumber(arg.at_length) == tonumber(start_length)
 local is_next = arg.behind == '' or redis.call('HGET', key.session, 'operation_id') == arg.behind
