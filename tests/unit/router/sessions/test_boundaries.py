@@ -69,8 +69,9 @@ def history(num_turns: int) -> list[int]:
 
 
 async def record_of(stack: Stack, session_id: str) -> dict[str, str]:
+    """But for what a heartbeat says whenever it comes: which number its lane has."""
     record: dict[str, str] = await stack.redis.hgetall(SESSION.format(session_id))
-    return record
+    return {name: value for name, value in record.items() if name != "lane_place"}
 
 
 async def journal_of(stack: Stack, session_id: str) -> bytes:
