@@ -440,9 +440,28 @@ async def test_a_session_that_is_being_opened_is_no_source(stack: Stack, client:
 
 
 async def test_a_worker_that_leaves_in_the_middle(
-    stack: Stack, client: Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look at the source and the look at the workers."""
+    worker = await stack.worker(client, beating=False)
+    source, some = await prepared(client), Fleet.some
+
+    async def once_it_is_gone(fleet: Fleet, *args: Any, **named: Any) -> list[WorkerRecord]:
+        monkeypatch.setattr(Fleet, "some", some)
+        worker.incarnation += "-reborn"
+        worker.lanes.clear()
+        await client.join(worker)
+        return await fleet.some_anew(*args, **named)
+
+    monkeypatch.setattr(Fleet, "some", once_it_is_gone)
+    fork = await client.session(**fork_of(source))
+    assert worker.lanes[fork].token_ids == worker.lanes[source].token_ids == list(range(10))
+
+
+async def test_a_worker_that_is_there_and_is_not(
+    stack: Stack, client: Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller can come again: its source is not lost."""
 
     async def all_but_one(fleet: Fleet, *args: Any, **named: Any) -> list[WorkerRecord]:
         return [record for record in await some(fleet, *args, **named) if record.worker_id != "worker-a"]
@@ -451,8 +470,11 @@ async def test_a_worker_that_leaves_in_the_middle(
     await stack.worker(client, "worker-b")
     some = Fleet.some
     monkeypatch.setattr(Fleet, "some", all_but_one)
-    with pytest.raises(WorkerLost):
+    with pytest.raises(NoWorker) as raised:
         await client.create(**fork_of(source))
+    assert raised.value.retry_after_seconds
+    monkeypatch.setattr(Fleet, "some", some)
+    await client.create(**fork_of(source))
 
 
 async def test_a_repeated_request_is_answered_with_the_same_fork(

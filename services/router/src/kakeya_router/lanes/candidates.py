@@ -37,7 +37,7 @@ def of_wanted(workers: Sequence[WorkerRecord], wanted: Wanted) -> list[WorkerRec
 
     Raises:
         NoWorker: none has the fingerprint that is asked for, reads the snapshots or has the features that are needed.
-        WorkerLost: it is a fork, and the worker of its source is gone.
+        SourceChanged: it is a fork, and the worker that has its source's lane is gone.
     """
     fitting = list(filter(wanted.fits, workers))
     if fitting:
@@ -45,7 +45,7 @@ def of_wanted(workers: Sequence[WorkerRecord], wanted: Wanted) -> list[WorkerRec
     if lacking := without_features(workers, wanted):
         raise lacking
     if wanted.incarnation:
-        raise refusals.lost()
+        raise source_changed()
     if wanted.source is not None:
         raise no_worker("the model with the fingerprint of that session, and reads its snapshots")
     served = sorted({worker.fingerprint for worker in workers if worker.model == wanted.model})

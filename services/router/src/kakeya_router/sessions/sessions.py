@@ -11,6 +11,7 @@ from kakeya_router.access import callers
 from kakeya_router.contract import refusals, validation
 from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.lanes import candidates
+from kakeya_router.lanes.candidates import SourceChanged
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.search import Search
 from kakeya_router.lanes.wanted import Wanted
@@ -27,13 +28,15 @@ from kakeya_router.store.sessions.creation_store import GIVEN_UP, CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Limits
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.fleet import Fleet
-from kakeya_shared.errors.tree import NoWorker, WorkerLost
+from kakeya_shared.errors.tree import NoWorker
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
 
 # While a session closes, which takes its worker a step.
 _LOOK_SECONDS = 0.005
+# At a source whose worker leaves each time that it was just there.
+_MOST_LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +109,13 @@ class Sessions:
             Draining: this router shuts down while the call waits.
             StoreUnavailable: Redis does not answer; what was reserved is released once it does.
         """
-        source: SessionRecord | None = None
-        length: int | None = None
         if request.fork_from is not None:
             callers.check_issued(request.fork_from.session_id)
             pool = pool_of(request.fork_from.session_id)
             earlier = await self._earlier(request, {pool}) if pool else None
             if earlier is not None:
                 return Made(earlier, is_new=False)  # whatever has become of the source since
-            source, length = await self._sources.find(request, request.fork_from, of_history=of_history)
-        model = source.model if source else request.model or self.default_model
-        asked = None, source.incarnation if source else Incarnation(""), model
-        wanting = partial(self._wanted, request, source, length, features, model)
-        try:
-            wanted, fitting = wanting(await self._fleet.some(*asked))
-        except (NoWorker, WorkerLost):
-            wanted, fitting = wanting(await self._fleet.some_anew(*asked))
-        else:
-            if not any(worker.has_room for worker in fitting):  # a pool may serve it that did not before
-                wanted, fitting = wanting(await self._fleet.some_anew(*asked))
+        wanted, fitting = await self._looked_for(request, features, of_history=of_history)
         vocab_size, lane_bytes = (min(getattr(w, name) for w in fitting) for name in ("vocab_size", "lane_bytes"))
         validation.check_vocabulary("eos_token_ids", request.eos_token_ids, vocab_size)
         if check is not None:
@@ -136,8 +127,32 @@ class Sessions:
                 return Made(earlier, is_new=False)
             is_asked = True
             if record := await self._search.lane(self._opening, wanted, lane_bytes, workers=fitting):
-                self._metrics.opened_sessions.labels("fork" if source else "new").inc()
+                self._metrics.opened_sessions.labels("fork" if wanted.source else "new").inc()
                 return Made(record, is_new=True)
+
+    async def _looked_for(
+        self, request: CreateRequest, features: Features, *, of_history: bool
+    ) -> tuple[Wanted, list[WorkerRecord]]:
+        """What is wanted, and workers that it may be opened on; raises as `opened`."""
+        source: SessionRecord | None = None
+        length: int | None = None
+        for _ in range(_MOST_LOOKS):
+            if request.fork_from is not None:
+                source, length = await self._sources.find(request, request.fork_from, of_history=of_history)
+            model = source.model if source else request.model or self.default_model
+            asked = None, source.incarnation if source else Incarnation(""), model
+            wanting = partial(self._wanted, request, source, length, features, model)
+            try:
+                wanted, fitting = wanting(await self._fleet.some(*asked))
+                if any(worker.has_room for worker in fitting):
+                    return wanted, fitting
+            except NoWorker:
+                pass  # by now there may be one
+            try:
+                return wanting(await self._fleet.some_anew(*asked))  # a pool may serve it that did not before
+            except SourceChanged:
+                continue  # its worker was there a moment ago; where it is now, or that it is lost, its record says
+        raise candidates.source_changed()
 
     def _wanted(
         self,
