@@ -12,6 +12,8 @@ from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.store.session_record import LaneState
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.operation_store import OperationStore
+from kakeya_router.workers.fleet import Fleet
+from kakeya_router.workers.worker_client import WorkerClient
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     HistoryLengthMismatch,
@@ -193,6 +195,31 @@ async def test_a_place_that_only_the_lane_has_is_written_before_it_counts(
     await die(worker)
     assert (await client.append(session_id, [9])).history_length == target + 1
     assert pair.of(session_id).lanes[session_id].token_ids == [*history[:target], 9]
+
+
+async def test_a_worker_that_goes_with_a_place_that_only_its_lane_has(
+    stack: Stack, client: Client, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await client.session()
+    for _ in range(3):
+        length = await turn(stack, client, session_id, 4, 2)
+    worker, rewind = pair.of(session_id), WorkerClient.rewind
+    history = list(worker.lanes[session_id].token_ids)
+
+    with monkeypatch.context() as meanwhile:
+
+        async def the_last_of_it(*args: Any) -> Any:
+            lane = await rewind(*args)
+            meanwhile.setattr(Fleet, "worker", lambda *_: None)
+            return lane
+
+        meanwhile.setattr(WorkerClient, "rewind", the_last_of_it)
+        with pytest.raises(NoWorker):
+            await client.rewind(session_id, 3)
+    assert worker.calls["Rewind"] == 1
+    await die(worker)
+    assert (await client.append(session_id, [9])).history_length == length + 1
+    assert pair.of(session_id).lanes[session_id].token_ids == [*history, 9]
 
 
 async def test_without_a_store_a_lane_goes_back_to_what_its_journal_has_forgotten(

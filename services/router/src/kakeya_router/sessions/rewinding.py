@@ -140,7 +140,9 @@ class Rewinding:
             if length and not past.is_reachable(read, length):
                 if lane is None:
                     raise past.not_reachable(read, length)
-                if worker is not None and record.can_be_stored(worker.snapshot_store):
+                if worker is None:  # it has gone since its lane went back, and with it the history at that place
+                    raise candidates.unreachable()
+                if record.can_be_stored(worker.snapshot_store):
                     new = new or await self._snapshotting.write(record, 0)
                     kept, store = (new,), worker.snapshot_store
             answer = await self._store.rewind(
