@@ -1,11 +1,13 @@
 """Redis behind Sentinel: a router goes to the primary that it names, and what another one takes counts for nothing."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import redis
 import redis.asyncio
 from redis.asyncio.sentinel import Sentinel
 
@@ -17,6 +19,7 @@ from kakeya_router.store.servers.server import GENERATION, Server
 from kakeya_router.store.servers.subscription import messages
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.settings.redis_url import RedisUrl
+from tests import redis_groups
 from tests.redis_groups import NAME, SentinelGroup, asked
 from tests.redis_server import RedisServer
 from tests.unit.router.lapses import die
@@ -198,3 +201,21 @@ async def test_an_address_of_before_a_failover_has_no_generation_of_after_it(
     said = iter(range(9))
     with pytest.raises(redis.exceptions.ConnectionError, match="a failover is going on"):
         await asking.primary()
+
+
+@pytest.mark.heavy
+def test_a_replica_that_had_lost_its_primary_long_before_takes_over_in_the_end(
+    group: SentinelGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where all Sentinels were held up by a busy machine, and then did nothing for their thirty seconds."""
+    monkeypatch.setattr(redis_groups, "_TILT_SECONDS", 1.0)
+    (replica,), old = group.replicas, group.primary
+    with redis.Redis(port=old.port) as client:
+        client.config_set("maxclients", len(client.client_list()) - 1)
+        client.execute_command("CLIENT", "KILL", "TYPE", "replica")
+        time.sleep(12 * redis_groups.DOWN_MS / 1000)  # it is no good for Sentinel then
+    old.kill()
+    assert group.wait_for_another(old) is replica
+    state = asked(group.sentinels[0], "SENTINEL", "MASTER", NAME)
+    # The next failover is as fast as before.
+    assert int(state[state.index(b"down-after-milliseconds") + 1]) == redis_groups.DOWN_MS
