@@ -581,6 +581,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         lane.num_acknowledged = 0
         generated: list[int] = []
         try:
+            if len(request.previous_token_ids) > request.max_tokens:
+                raise InvalidField("more than max_tokens", metadata={"field": "previous_token_ids"})
             generated += request.previous_token_ids
             lane.num_acknowledged = len(generated)
             while (reason := _finish_reason(request, lane, generated)) is None:

@@ -300,8 +300,10 @@ async def test_a_router_that_shuts_down_leaves_the_answer_to_another(stack: Stac
     leaving = await stack.router(shutdown_grace_seconds=0.1, worker_lease_seconds=60)
     worker = await stack.worker(leaving, beating=False)
     session_id = await asked(leaving)
-    op_id, seen = await broken_off(leaving, session_id, 3, max_tokens=1_000_000)
+    worker.pause_in = 10  # however long the router takes to leave, it is in the middle of the answer then
+    op_id, seen = await broken_off(leaving, session_id, 3, max_tokens=1_000)
     await stack.stop_routers()
+    worker.flowing.set()
     client = await stack.router(worker_lease_seconds=60)
     worker.keep_beating(client.registry)
     call = resuming(client, session_id, op_id, seen, max_tokens=1_000)
