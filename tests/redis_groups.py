@@ -83,15 +83,18 @@ class SentinelGroup:
 
     def wait_for_another(self, than: LocalRedis) -> LocalRedis:
         """The primary, once all Sentinels name another one than this, and it takes writes."""
-        patient_at = time.monotonic() + _TILT_SECONDS
+        patient_at, is_patient = time.monotonic() + _TILT_SECONDS, False
 
         def is_named() -> bool:
-            if time.monotonic() > patient_at:
+            nonlocal is_patient
+            if not is_patient and time.monotonic() > patient_at:
                 self._set_down_after(_PATIENT_DOWN_MS)
+                is_patient = True
             return all(_primary_of(sentinel) != than.port for sentinel in self.sentinels)
 
         wait_until(is_named)
-        self._set_down_after(DOWN_MS)
+        if is_patient:
+            self._set_down_after(DOWN_MS)
         wait_until(lambda: asked(self.primary, "ROLE")[0] == b"master")
         return self.primary
 

@@ -458,7 +458,7 @@ async def test_nothing_more_is_written_of_a_session_that_has_left_meanwhile(desk
     desk.worker.writing.clear()
     desk.snapshotting.consider(record, record.journal_length, is_turn=True)
     await eventually(lambda: called(desk.worker, "WriteSnapshot"))
-    completing = asyncio.create_task(desk.snapshotting.complete(record, desk.seen))
+    completing = asyncio.create_task(desk.snapshotting.write_rest(record, desk.seen))
     await asyncio.sleep(0)  # it waits now
     if closes:
         await desk.stack.redis.delete(SESSION.format(desk.session_id))

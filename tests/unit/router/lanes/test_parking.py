@@ -238,6 +238,30 @@ async def test_a_call_that_comes_while_a_snapshot_is_written_wins(stack: Stack, 
     assert storing.lanes[session_id].token_ids[-2:] == [5, 6]
 
 
+async def leave_parking(
+    client: Client,
+    worker: FakeWorker,
+    session_id: str,
+    parking: "asyncio.Task[api.ParkSessionResponse]",
+    *,
+    closes: bool,
+) -> None:
+    """The session ends, or moves and grows by a token, before its snapshot is written."""
+    length = len(worker.lanes[session_id].token_ids)
+    if closes:
+        await client.close(session_id)
+    else:
+        del worker.lanes[session_id]
+        await client.append(session_id, [4])
+    worker.writing.set()
+    if closes:
+        with pytest.raises(SessionNotFound):
+            await parking
+    else:
+        assert (await parking).history_length == length + 1
+        assert not worker.lanes
+
+
 async def begin_writing(client: Client, worker: FakeWorker) -> str:
     """A session of three tokens whose turn has just ended; its snapshot is there once the worker's `writing` is set."""
     session_id = await client.session()
@@ -283,18 +307,7 @@ async def test_a_session_that_moves_or_ends_while_parking_waits_for_its_snapshot
     session_id = await begin_writing(client, storing)
     parking = asyncio.create_task(client.park(session_id))
     await waits_for(storing, parking)
-    if closes:
-        await client.close(session_id)
-    else:
-        del storing.lanes[session_id]
-        await client.append(session_id, [4])
-    storing.writing.set()
-    if closes:
-        with pytest.raises(SessionNotFound):
-            await parking
-    else:
-        assert (await parking).history_length == 4
-        assert not storing.lanes
+    await leave_parking(client, storing, session_id, parking, closes=closes)
 
 
 async def test_who_leaves_while_its_session_is_parked_has_it_parked(client: Client, storing: FakeWorker) -> None:
@@ -379,18 +392,7 @@ async def test_a_session_that_moves_or_ends_before_it_is_parked(
     storing.writing.clear()
     parking = asyncio.create_task(client.park(session_id))
     await eventually(lambda: called(storing, "WriteSnapshot", 1))
-    if closes:
-        await client.close(session_id)
-    else:
-        del storing.lanes[session_id]
-        await client.append(session_id, [3])
-    storing.writing.set()
-    if closes:
-        with pytest.raises(SessionNotFound):
-            await parking
-    else:
-        assert (await parking).history_length == 3
-        assert not storing.lanes
+    await leave_parking(client, storing, session_id, parking, closes=closes)
 
 
 async def test_a_session_that_is_closed_between_two_looks(

@@ -94,7 +94,7 @@ class Parking:
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
                 # What is late is written all the same, so that no file is left of which nobody knows.
-                await self._tasks.complete(self._snapshotting.complete(record, worker))
+                await self._tasks.complete(self._snapshotting.write_rest(record, worker))
         except StoreUnavailable:
             raise
         except (WorkerError, KakeyaError, TimeoutError) as error:

@@ -86,7 +86,7 @@ class Snapshotting(SnapshotFiles):
                 self._writing[record.session_id] = _Writing()
                 self._tasks.start(self._write(record.session_id, worker, mark))
 
-    async def complete(self, record: SessionRecord, worker: WorkerRecord) -> bool:
+    async def write_rest(self, record: SessionRecord, worker: WorkerRecord) -> bool:
         """As `write_now`. What is being written of the session in the background is waited for, not written twice."""
         if (writing := self._writing.get(record.session_id)) is not None:
             await writing.ended.wait()
