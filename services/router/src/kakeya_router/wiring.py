@@ -165,7 +165,7 @@ class Work:
         )
         self.sweep = WorkerSweep(stores.lists, stores.workers, times_to_live)
         self.tagging = Tagging(stores.tags, base.fleet, default_model=settings.default_model)
-        self.turns = Turns(stores.creations, self.sessions, turning, self.tagging, tasks)
+        self.turns = Turns(stores.operations, self.sessions, turning, self.tagging, tasks)
 
 
 class Parts:

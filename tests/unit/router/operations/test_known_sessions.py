@@ -11,7 +11,7 @@ from kakeya_router.store.sessions.session_store import Answer, SessionStore
 from kakeya_shared.errors.tree import HistoryLengthMismatch, SessionNotFound
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.stack import Client, Stack
+from tests.unit.router.stack import Client, Stack, turn_request
 
 
 @pytest.fixture
@@ -34,6 +34,9 @@ async def test_a_session_is_read_once(client: Client, worker: FakeWorker, read: 
     for length in (3, 5):
         assert (await client.generate(session_id, 2))[-1].done.history_length == length
     assert (await client.append(session_id, [6])).history_length == 6
+    answered = await client.turn(turn_request(session_id, [7], 2, boundary=6))
+    await client.tag(session_id, "ANSWER_END", 9, bytes(32), op_id=answered.done.op_id)
+    assert (await client.rewind(session_id, 8)).history_length == 8
     assert read == [session_id]
 
 
@@ -71,6 +74,26 @@ async def test_it_was_closed_meanwhile(stack: Stack, client: Client, worker: Fak
         await client.append(session_id, [2])
     with pytest.raises(SessionNotFound):
         await client.generate(session_id, 2)
+    with pytest.raises(SessionNotFound):
+        await client.turn(turn_request(session_id, [2]))
+    with pytest.raises(SessionNotFound):
+        await client.rewind(session_id, 1)
+    with pytest.raises(SessionNotFound):
+        await client.tag(session_id, "ANSWER_END", 1, bytes(32), op_id="any")
+
+
+async def test_a_turn_at_a_place_that_is_not_the_end_any_more_is_in_a_fork(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    other = await stack.router()
+    session_id = await client.session(client_label="of the source")
+    await client.append(session_id, [1])
+    await other.append(session_id, [2, 3])
+    forked = await client.turn(turn_request(session_id, [4], 2, boundary=1))
+    assert forked.session.session_id != session_id
+    assert worker.lanes[forked.session.session_id].token_ids[:2] == [1, 4]
+    assert worker.lanes[session_id].token_ids == [1, 2, 3]
+    assert (await client.info(forked.session.session_id)).history_length == 4
 
 
 async def test_who_goes_on_with_an_older_operation_is_told_the_length_of_now(
@@ -96,6 +119,12 @@ async def test_it_is_nobody_elses(redis_url: str) -> None:
             await other.append(session_id, [2])
         with pytest.raises(SessionNotFound):
             await other.generate(session_id, 2)
+        with pytest.raises(SessionNotFound):
+            await other.turn(turn_request(session_id, [2]))
+        with pytest.raises(SessionNotFound):
+            await other.rewind(session_id, 1)
+        with pytest.raises(SessionNotFound):
+            await other.tag(session_id, "ANSWER_END", 1, bytes(32), op_id="any")
         assert (await owner.append(session_id, [2])).history_length == 2
 
 

@@ -157,7 +157,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         expected = request.expected_history_length if request.HasField("expected_history_length") else None
         check_text("op_id", request.op_id, MAX_REQUEST_ID_BYTES)
         with self._gate.inside():
-            record = await self._session(request.session_id)
+            record = await self._known(request.session_id)
             record = await self._rewinding.rewind(
                 record, request.target_length, expected, only_untagged=request.only_untagged, op_id=request.op_id
             )
@@ -171,7 +171,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     async def TagTurn(self, request: api.TagTurnRequest, context: Context) -> api.TagTurnResponse:
         with self._gate.inside():
             asked = TagRequest.of(request)
-            await self._tagging.tag(await self._session(asked.session_id), asked)
+            await self._tagging.tag(await self._known(asked.session_id), asked)
         return api.TagTurnResponse()
 
     async def FindSession(self, request: api.FindSessionRequest, context: Context) -> api.FindSessionResponse:
@@ -207,7 +207,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         return callers.callers_own(await self._store.get(session_id))
 
     async def _known(self, asked: str) -> SessionRecord:
-        """As `_session`, for an operation that reads it anew."""
+        """As `_session`, for what reads it anew."""
         session_id = callers.check_issued(asked)
         _observe(session_id)
         return callers.callers_own(await self._store.known(session_id))

@@ -17,7 +17,7 @@ from kakeya_router.operations.turn import Turning
 from kakeya_router.sessions.sessions import Made, Sessions
 from kakeya_router.sessions.tagging import Tagging
 from kakeya_router.store.session_record import SessionRecord
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_shared.errors.tree import KakeyaError, OperationRunning, SessionNotFound, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
@@ -35,7 +35,7 @@ class Turns:
     can go on with it, and the same turn makes another, unless a repetition of the turn has found it by its request_id.
     """
 
-    _store: SessionStore
+    _store: OperationStore
     _sessions: Sessions
     _turning: Turning
     _tagging: Tagging
@@ -111,7 +111,7 @@ class Turns:
         fork = await self._sessions.forked(where.fork) if where.request_id else None
         if fork is not None:
             return Made(fork, is_new=False), None
-        record = callers.callers_own(known or await self._store.get(session_id))
+        record = callers.callers_own(known or await self._store.known(session_id))
         if record.head and where.boundary is not None:
             return await self._forked(record, request, of_history=False), None
         return Made(record, is_new=False), where.length
