@@ -28,7 +28,7 @@ from tests.unit.router.lapses import die
 from tests.unit.router.operations.test_journal import RECORD
 from tests.unit.router.operations.test_recovery import Pair
 from tests.unit.router.sessions.test_forks import fork_of
-from tests.unit.router.stack import Client, Stack, eventually, has_snapshot
+from tests.unit.router.stack import Client, Stack, answer, eventually, has_snapshot
 
 HISTORY = [*range(30), *(100 + length for length in range(30, 35))]
 """Of a session's first turn; its lane holds 20 tokens."""
@@ -177,6 +177,34 @@ async def test_what_came_later_is_none_of_the_history(
     await die(worker)
     await client.append(session_id, [5])
     assert (await holder(client, session_id, pair)).lanes[session_id].token_ids == [*expected, 5]
+
+
+async def test_an_answer_that_was_going_on_is_not_confirmed(stack: Stack, client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    await client.append(session_id, [1, 2])
+    stream, told = client.generating(session_id, 10), list[int]()
+
+    async def has_journaled(length: int) -> bool:
+        return await stack.redis.hget(f"kakeya:{{tiny}}:session:{session_id}", "journal_length") == str(length)
+
+    async def goes_on_to(num_tokens: int) -> None:
+        """As many tokens as that are journaled, and the answer stands."""
+        worker.pause_in = num_tokens - len(told)
+        worker.flowing.set()
+        while len(told) < num_tokens:
+            told.append((await stream.read()).token_id)
+        await eventually(lambda: has_journaled(2 + num_tokens))
+
+    await goes_on_to(4)
+    before = await asyncio.to_thread(data_of, stack.url)
+    await goes_on_to(5)
+    await asyncio.to_thread(set_back, stack.url, before)
+    worker.flowing.set()
+    with pytest.raises(OperationStopped):
+        while await answer(stream.read()):
+            pass
+    assert (await client.append(session_id, [3], expected_history_length=6)).history_length == 7
+    assert worker.lanes[session_id].token_ids == [1, 2, *told[:4], 3]
 
 
 # A journal that is not what was written

@@ -144,6 +144,7 @@ ROWS: Rows = {
         Row(IN_TURN, end(A, 3, 0, [1, 2, 3]), "ended", to(ENDED, lane(3), journal(3), APPENDED_NOW)),
         # The lane has tokens that nobody knows, or others, or too few.
         Row(HALF, (end(A, 3, 2), end(A, 4, 2, [3]), end(A, 2, 3), end(A, 4, 3, [4])), "unknown"),
+        Row(HALF, (end(A, 3, 3, history_digest=5), end(A, 4, 3, [4], history_digest=5)), "unknown"),
         Row(HALF, (end(A, 2, 2, history_digest=5), end(A, 3, 2, [3], history_digest=5)), "unlike"),
         Row(HALF, end(A, 3, 2, [3], history_digest=extended_digest(EMPTY_HISTORY, [1, 2, 3])), "ended",
             to(ENDED, lane(3), journal(3), boundaries=3)),

@@ -13,8 +13,8 @@
 -- out closing {record}: ended, and claimed for good: it is to be closed under the operation's claim
 -- out gone: closed, lost, taken over or under another lease; nothing is changed
 -- out regressed: the committed position fell (INV-2); nothing is changed
--- out unknown: the lane ends beyond the journal and those tokens, or a rewind took it back and the history not; nothing
---     is changed
+-- out unknown: the lane ends beyond the journal and those tokens, or these do not follow the journal, as where Redis was
+--     set back, or a rewind took the lane back and the history not; nothing is changed
 -- out unlike: the lane holds another history, as where Redis was set back; nothing is changed
 local record = redis.call('HMGET', key.session,
   'epoch', 'incarnation', 'history_length', 'kv_live_bytes', 'ttl_ms', 'lane_rewinds')
@@ -30,21 +30,19 @@ if history_length < tonumber(record[3]) then
   return (operation[2] == 'rewind' or (record[6] or '0') ~= arg.num_rewinds) and 'unknown' or 'regressed'
 end
 local journal = read_journal()
-if history_length > math.max(journal.length, arg.start + #arg.tokens / 4) then
+local known = journal.length - arg.start
+if known < 0 or history_length > math.max(journal.length, arg.start + #arg.tokens / 4) then
   return 'unknown'
 end
 if arg.digest ~= '' then
   local num_new = history_length - journal.length
-  local known = journal.length - arg.start
   local new = num_new > 0 and string.sub(arg.tokens, 4 * known + 1, 4 * (known + num_new)) or ''
   local digest = num_new > 0 and extended_digest(journal.at_end, new) or digest_at(journal, history_length)
   if digest and digest ~= arg.digest then
     return 'unlike'
   end
 end
-if not extend_journal(journal, operation[4]) then
-  return 'unknown'
-end
+extend_journal(journal, operation[4])
 local journal_length = journal.length
 if arg.digest ~= '' and history_length == journal_length and (journal.is_torn or not journal.at_end) then
   journal.at_end = arg.digest  -- from now on it is known
