@@ -836,6 +836,14 @@ FAULTS = (
         (f"{_T_WORKER}/grammars/test_foreseen_masks.py",),
     ),
     _lua(
+        "tokens that do not follow the journal end an operation",
+        "operations/end_operation",
+        "known < 0 or ",
+        "",
+        SCRIPTS,
+        "store/test_set_back.py",
+    ),
+    _lua(
         "a session forgets its drafts of before",
         "operations/end_operation",
         "redis.call('HINCRBY', key.session, 'drafted_tokens', arg.drafted)",
