@@ -72,6 +72,11 @@ class SentinelGroup:
         return next(server for server in self.servers if server.port == port)
 
     @property
+    def epoch(self) -> int:
+        """Of the latest failover, whether it was asked for or Sentinel took the primary for down: it rises with each."""
+        return max(map(_epoch_of, self.sentinels))
+
+    @property
     def replicas(self) -> list[LocalRedis]:
         primary = self.primary
         return [server for server in self.servers if server is not primary]
@@ -88,17 +93,18 @@ class SentinelGroup:
         def is_named() -> bool:
             nonlocal is_patient
             if not is_patient and time.monotonic() > patient_at:
-                self._set_down_after(_PATIENT_DOWN_MS)
+                self.set_down_after(_PATIENT_DOWN_MS)
                 is_patient = True
             return all(_primary_of(sentinel) != than.port for sentinel in self.sentinels)
 
         wait_until(is_named)
         if is_patient:
-            self._set_down_after(DOWN_MS)
+            self.set_down_after(DOWN_MS)
         wait_until(lambda: asked(self.primary, "ROLE")[0] == b"master")
         return self.primary
 
-    def _set_down_after(self, milliseconds: int) -> None:
+    def set_down_after(self, milliseconds: int) -> None:
+        """Without an answer for so long a primary counts as down."""
         for sentinel in self.sentinels:
             asked(sentinel, "SENTINEL", "SET", NAME, "down-after-milliseconds", str(milliseconds))
 
@@ -247,6 +253,11 @@ def _sentinel(stack: ExitStack, primary_port: int) -> LocalRedis:
 
 def _primary_of(sentinel: LocalRedis) -> int:
     return int(asked(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
+
+
+def _epoch_of(sentinel: LocalRedis) -> int:
+    fields = iter(asked(sentinel, "SENTINEL", "MASTER", NAME))
+    return int(dict(zip(fields, fields, strict=True))[b"config-epoch"])
 
 
 def _knows_all(sentinel: LocalRedis, num_replicas: int) -> bool:

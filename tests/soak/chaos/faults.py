@@ -13,6 +13,7 @@ from pathlib import Path
 
 import kakeya
 from tests.integration.processes import Process, Runtime
+from tests.redis_groups import SentinelGroup
 from tests.soak.chaos.faulty_disk import FaultyDisk
 from tests.soak.chaos.network import Network
 from tests.soak.chaos.redis_faults import RedisDisk, RedisLosses
@@ -20,6 +21,7 @@ from tests.soak.chaos.redis_faults import RedisDisk, RedisLosses
 _SIGKILL, _SIGTERM = signal.SIGKILL, signal.SIGTERM
 _PAUSES_SECONDS = (0.2, 6.0)  # shorter and longer than a worker's lease
 _REDIS_ECHO_SECONDS = 40.0
+_BY_ITSELF = "a failover that nothing here caused"
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ class Ground:
         router_flags: of those that take a router's place.
         snapshots: directory of the workers' snapshots, on `disk`.
         redis_disk: None: Redis' disk is never full.
-        fails_over: Redis has a replica, to which it fails over: of its faults there is that alone, as often as all
-            others together.
-        is_replicated: that has all that is acknowledged.
+        group: Redis has a replica, to which it fails over: of its faults there is that alone, as often as all others
+            together; None: it has none.
+        is_replicated: the replica has all that is acknowledged.
     """
 
     made: Runtime
@@ -41,7 +43,7 @@ class Ground:
     disk: FaultyDisk
     redis_disk: RedisDisk | None
     has_redis_faults: bool
-    fails_over: bool = False
+    group: SentinelGroup | None = None
     is_replicated: bool = True
 
 
@@ -74,7 +76,7 @@ class Faults:
             "fill the disk": (1, lambda: self._for_a_while(disk.fill, disk.heal)),
             "slow the disk": (1, lambda: self._for_a_while(disk.slow, disk.heal)),
         }
-        if ground.fails_over:
+        if ground.group is not None:
             fails_over = self._restart_redis if ground.is_replicated else lambda: self._lose(self._restart_redis)
             kinds["kill -9 the primary"] = (sum(weight for weight, _ in kinds.values()), fails_over)
         elif ground.has_redis_faults:
@@ -87,6 +89,7 @@ class Faults:
         self._kinds = kinds
         self.counts: dict[str, int] = dict.fromkeys(kinds, 0)
         self.last_redis_fault = self._last_loss = -_REDIS_ECHO_SECONDS
+        self._epoch = 0 if ground.group is None else ground.group.epoch
         self.latest: tuple[str, float] | None = None
         self._next_fork: asyncio.Future[Process | None] | None = None  # of whom the fault is waiting for
 
@@ -98,6 +101,16 @@ class Faults:
     def may_have_lost(self, since: float) -> bool:
         """Whether a session of that time may have lost something for good, which its client is told then."""
         return self._last_loss > since
+
+    def look_for_failovers(self) -> None:
+        """Sentinel takes a primary for down where the machine holds that up: a fault like those that are caused."""
+        group = self._ground.group
+        if group is None or self.last_redis_fault == math.inf or group.epoch == self._epoch:
+            return
+        self._epoch, self.last_redis_fault = group.epoch, time.monotonic()
+        self.counts[_BY_ITSELF] = self.counts.get(_BY_ITSELF, 0) + 1
+        if not self._ground.is_replicated:
+            self._last_loss = self.last_redis_fault
 
     async def cause(self) -> str:
         """One at random, and its cure; returns its name."""
@@ -175,7 +188,7 @@ class Faults:
     @asynccontextmanager
     async def _blamed_on_redis(self) -> AsyncIterator[None]:
         # A failover takes minutes where Sentinel was held up.
-        self.last_redis_fault = math.inf if self._ground.fails_over else time.monotonic()
+        self.last_redis_fault = time.monotonic() if self._ground.group is None else math.inf
         try:
             yield
         finally:
@@ -186,6 +199,8 @@ class Faults:
             await asyncio.to_thread(self._made.redis.kill)
             await asyncio.sleep(self._draw.uniform(0.0, 2.0))
             await asyncio.to_thread(self._made.redis.start)
+            if (group := self._ground.group) is not None:
+                self._epoch = await asyncio.to_thread(lambda: group.epoch)
 
     async def _fill_redis_disk(self, disk: RedisDisk) -> None:
         async with self._blamed_on_redis():

@@ -95,6 +95,7 @@ class Chaos(SeededProof):
         with ExitStack() as stack:
             own = None if self.sentinel else stack.enter_context(redis_disk(directory))
             redis: RedisServer | None = own.redis if own is not None else None
+            group = None
             if self.sentinel:
                 # A primary that is cut off takes no writes for longer than a second.
                 careful = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "1") if self.redis_replicas else ()
@@ -108,7 +109,7 @@ class Chaos(SeededProof):
                 ground = Ground(
                     *(made, flags, snapshots, disk, own),
                     has_redis_faults=self.redis,
-                    fails_over=self.sentinel,
+                    group=group,
                     is_replicated=bool(self.redis_replicas),
                 )
                 return asyncio.run(ChaosRun(self, ground, progress).run())
@@ -178,6 +179,7 @@ class ChaosRun(Run):
     def _see(self, who: str, error: kakeya.KakeyaError, began: float) -> None:
         """An error of a session that began then."""
         what = f"{who}: {type(error).__name__}: {error}"
+        self._faults.look_for_failovers()
         is_of_loss = isinstance(error, _OF_A_LOSS)
         keeps_all = self._asked.sentinel and self._asked.redis_replicas
         unexcused = (kakeya.Internal, kakeya.InvariantViolated, *(_OF_A_LOSS if keeps_all else ()))
