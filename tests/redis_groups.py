@@ -73,7 +73,7 @@ class SentinelGroup:
 
     @property
     def epoch(self) -> int:
-        """Of the latest failover, whether it was asked for or Sentinel took the primary for down: it rises with each."""
+        """Of the latest failover, which Sentinel may have made by itself: it rises with each."""
         return max(map(_epoch_of, self.sentinels))
 
     @property
