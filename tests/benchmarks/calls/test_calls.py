@@ -18,9 +18,11 @@ from tests.benchmarks.calls import (
     side_by_side,
     token_ages,
     watched_cost,
+    worker_without_model,
 )
 from tests.benchmarks.calls.router_cost import CALLS, GROUP, SIDES, Pair, Side
 from tests.integration.otlp_receiver import otlp_receiver
+from tests.integration.processes import asking_for_keys, runtime
 
 linux = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="another process's clock is read on Linux")
 
@@ -84,6 +86,15 @@ def test_the_ratio_of_ages_is_over_pairs_of_rounds() -> None:
 def test_what_is_no_commit_is_said() -> None:
     with pytest.raises(CommandFailed, match="'no-such-commit' is no commit"):
         router_cost.commit_of("no-such-commit")
+
+
+def test_a_worker_that_cannot_join_is_not_waited_for(tmp_path: Path) -> None:
+    with (
+        runtime(tmp_path, tmp_path, num_workers=0, environment=asking_for_keys()) as made,  # and it has none
+        pytest.raises(CommandFailed, match="ended before it had joined"),
+        worker_without_model.joining([made]),
+    ):
+        pass
 
 
 @linux

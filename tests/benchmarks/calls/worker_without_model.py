@@ -12,16 +12,18 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from itertools import cycle
 from typing import Any
 
 import grpc
 
+from kakeya_bench.rivals.command import CommandFailed
 from kakeya_shared import installed_models
 from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
 from kakeya_shared.process import logs
 from kakeya_stubs.worker.v1 import registry_pb2_grpc
-from tests.integration.processes import Runtime
+from tests.integration.processes import Runtime, wait_until
 from tests.unit.router.fake_worker import FakeWorker
 
 CHAT = "--chat"
@@ -34,17 +36,25 @@ _HEARTBEAT_SECONDS = 1.0
 
 @contextmanager
 def joining(runtimes: Sequence[Runtime], *flags: str) -> Iterator[None]:
-    """The process; it has joined the first of these, and all know it."""
+    """The process; it has joined the first of these, and all know it. Raises CommandFailed: it has ended instead, as
+    where that router is older than what its worker speaks.
+    """
     addresses = [each.address for each in runtimes]
     module = "tests.benchmarks.calls.worker_without_model"
     process = subprocess.Popen([sys.executable, "-m", module, *flags, *addresses])
     try:
         for each in runtimes:
-            each.wait_for_workers(1)
+            wait_until(partial(_is_known, each, process), "a worker joins")
         yield
     finally:
         process.terminate()
         process.wait(timeout=60)
+
+
+def _is_known(made: Runtime, process: "subprocess.Popen[bytes]") -> bool:
+    if process.poll() is not None:
+        raise CommandFailed("the worker without a model has ended before it had joined; what it said is above")
+    return len(made.list_workers()) == 1
 
 
 class InTurn:
