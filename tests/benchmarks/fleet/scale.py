@@ -8,10 +8,10 @@ A router's share of a core is its processor time, as the scheduler counts it, ov
 Each fleet has a router and a Redis of its own, and stays there while the next one comes. At last CreateSession is
 called at all of them in turn, one at a time; each session is closed before the next. Then all workers of the largest
 fleet restart (tests/benchmarks/fleet/restarts.py). What tokens and calls cost is
-measured beside a pass-through (tests/benchmarks/fleet/tokens.py), and what a session's life costs
-(tests/benchmarks/fleet/lives.py). Exits with 1 where a bound is broken: 30 s for all to
-join, a quarter of a core, and 1.3 times the median CreateSession of the smallest fleet; the bounds of tokens and calls
-stand below.
+measured beside a pass-through (tests/benchmarks/fleet/tokens.py), what a session's life costs
+(tests/benchmarks/fleet/lives.py), and what it costs beside many idle ones (tests/benchmarks/fleet/idle_sessions.py).
+Exits with 1 where a bound is broken: 30 s for all to join, a quarter of a core, and 1.3 times the median CreateSession
+of the smallest fleet; the other bounds stand below and in those modules.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchSettings, Found, Numbers, Stage
-from tests.benchmarks.fleet import lives, restarts, tokens
+from tests.benchmarks.fleet import idle_sessions, lives, restarts, tokens
 from tests.benchmarks.fleet.tokens import Amounts
 from tests.integration.processes import Runtime, runtime
 
@@ -51,6 +51,7 @@ _RATIOS = {
 }
 _REDIS_US = 25.0
 _NUM_LIVES, _NUM_CROWDED = 300, 60
+_NUM_LIVES_BESIDE, _BESIDE_SECONDS = 300, 10.0
 
 
 class ScaleSettings(BenchSettings):
@@ -59,6 +60,12 @@ class ScaleSettings(BenchSettings):
         4, "rounds of tokens and calls; 0: none of these, and no lives", reason="two minutes", metavar="N", ge=0
     )
     tokens_only: bool = setting(False, "no fleets: what tokens, calls and lives cost, only", reason="all is measured")
+    idle_sessions: Numbers = setting(
+        (1_000, 100_000, 1_000_000),
+        "how many sessions are idle while one lives",
+        reason="the last ones take 2 GB of Redis",
+        metavar="N,...",
+    )
     idle_seconds: float = setting(
         60.0, "how long each fleet is watched without a call", unit="seconds", reason="several of all intervals", gt=0
     )
@@ -223,9 +230,8 @@ def _of_fleets(settings: ScaleSettings, stage: Stage, step: Callable[[str], None
 
 @bench.command(ScaleSettings)
 def measure(settings: ScaleSettings, stage: Stage) -> Found:
-    num_steps = (5 + settings.rounds if settings.rounds else 0) + (
-        0 if settings.tokens_only else len(settings.workers) + 1 + bool(settings.restart_seconds)
-    )
+    num_of_fleets = len(settings.workers) + 1 + bool(settings.restart_seconds) + len(settings.idle_sessions)
+    num_steps = (5 + settings.rounds if settings.rounds else 0) + (0 if settings.tokens_only else num_of_fleets)
     step, found, judged = stage.steps(num_steps), dict[str, Any](), list[Verdict]()
     if settings.rounds:
         found |= tokens.of_relaying(stage.directory / "relaying", amounts(settings.rounds), step)
@@ -234,6 +240,11 @@ def measure(settings: ScaleSettings, stage: Stage) -> Found:
         found |= lives.of_lives(stage.directory / "lives", _NUM_LIVES, _NUM_CROWDED, step)
         judged += verdicts_of_tokens(found) + lives.verdicts(found)
     if not settings.tokens_only:
+        beside = idle_sessions.of_idle_sessions(
+            *(stage.directory / "idle", settings.idle_sessions, _NUM_LIVES_BESIDE, _BESIDE_SECONDS, step)
+        )
+        found |= beside
+        judged += idle_sessions.verdicts(beside)
         of_fleets, of_bounds = _of_fleets(settings, stage, step)
         found |= of_fleets
         judged += of_bounds
