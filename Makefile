@@ -304,10 +304,10 @@ bench-router: install ## what a call costs the router, beside that of another co
 	@$(BIN)/python -m tests.benchmarks.calls.router_cost $(if $(BASE),--base '$(BASE)') $(if $(PAIRS),--pairs $(PAIRS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(JSON),--json '$(JSON)')
 
-bench-scale: install ## what a token, a call and a session's life cost a router, beside a bare pass-through of grpc.aio, what a life costs beside a million idle sessions, and what 10, 100 and 1,000 workers cost it, and their rolling restart (WORKERS=10,100,1000, ROUNDS=4, SESSIONS=1000,100000,1000000, RESTART=600, IDLE=60, TOKENS_ONLY=1, JSON=FILE; 20 minutes)
+bench-scale: install ## what a token, a call and a session's life cost a router, beside a bare pass-through of grpc.aio, what a life costs beside a million idle sessions, and what 10, 100 and 1,000 workers cost it, and their rolling restart (WORKERS=10,100,1000, ROUNDS=4, SESSIONS=1000,100000,1000000, RESTART=600, IDLE=60, TOKENS_ONLY=1, OUTPUT=DIR, JSON=FILE; 20 minutes)
 	@$(BIN)/python -m tests.benchmarks.fleet.scale $(if $(WORKERS),--workers '$(WORKERS)') $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	  $(if $(RESTART),--restart-seconds $(RESTART)) $(if $(IDLE),--idle-seconds $(IDLE)) $(if $(SESSIONS),--idle-sessions '$(SESSIONS)') \
-	  $(if $(TOKENS_ONLY),--tokens-only) $(if $(JSON),--json '$(JSON)')
+	  $(if $(TOKENS_ONLY),--tokens-only) $(if $(OUTPUT),--output '$(OUTPUT)') $(if $(JSON),--json '$(JSON)')
 
 bench-sdk-typescript: install $(TS)/node_modules/.installed ## the TypeScript SDK beside the Python SDK: processor time of a token, and how loops are left (PAIRS=4, LEAVINGS=100, JSON=FILE; 4 minutes)
 	cd $(TS) && npm run --silent build

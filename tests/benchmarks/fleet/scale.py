@@ -37,7 +37,7 @@ from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchSettings, Found, Numbers, Stage
-from tests.benchmarks.fleet import idle_sessions, lives, restarts, tokens
+from tests.benchmarks.fleet import idle_sessions, lives, pictures, restarts, tokens
 from tests.benchmarks.fleet.tokens import Amounts
 from tests.integration.processes import Runtime, runtime
 
@@ -77,6 +77,9 @@ class ScaleSettings(BenchSettings):
         ge=0,
     )
     creates: int = setting(300, "sessions that are opened in each fleet", reason="seconds", metavar="N", ge=1)
+    output: Path | None = setting(
+        None, "where pictures of fleets and idle sessions are written, as PNG", unit="directory", reason="none"
+    )
 
 
 @dataclass
@@ -248,4 +251,8 @@ def measure(settings: ScaleSettings, stage: Stage) -> Found:
         of_fleets, of_bounds = _of_fleets(settings, stage, step)
         found |= of_fleets
         judged += of_bounds
+    if settings.output is not None:
+        settings.output.mkdir(parents=True, exist_ok=True)
+        for picture in pictures.pictures(found):
+            (settings.output / f"{picture.name}.png").write_bytes(picture.png)
     return found, judged

@@ -24,7 +24,7 @@ def test_fleets_join_are_watched_and_open_sessions(tmp_path: Path, monkeypatch: 
     settings = scale.ScaleSettings.parse(
         [
             *("--workers", "3,2", "--idle-seconds", "0.1", "--creates", "2", "--rounds", "0", "--restart-seconds", "1"),
-            *("--idle-sessions", "5,2"),
+            *("--idle-sessions", "5,2", "--output", str(tmp_path / "pictures")),
         ]
     )
     monkeypatch.setattr(scale, "_NUM_LIVES_BESIDE", 2)
@@ -49,6 +49,7 @@ def test_fleets_join_are_watched_and_open_sessions(tmp_path: Path, monkeypatch: 
         *("idle sessions, router_ms_a_life", "idle sessions, redis_ms_a_life", "idle sessions, life_p50")
     ]
     assert found["restart"]["created"] > 0
+    assert {each.name for each in (tmp_path / "pictures").iterdir()} == {"workers.png", "idle-sessions.png"}
     assert [verdict.outcome for verdict in verdicts[-2:]] == ["passed", "passed"], found
 
 
