@@ -716,19 +716,9 @@ def _detail(request: pb.GenerateRequest | pb.AppendRequest, token_id: int) -> pb
     return pb.TokenDetail(logprob=-0.5, top_logprobs=top)
 
 
-def generate(
-    client: WorkerClient,
-    session_id: str,
-    max_tokens: int,
-    *,
-    history_length: int = 0,
-    produced: Sequence[int] = (),
-    timeout: float | None = None,
-    journaled_length: int = 0,
-    running: RunningCall | None = None,
-) -> AsyncGenerator[Token | Done, None]:
-    """What a worker answers to a Generate under the first lease of a session."""
-    record = SessionRecord(
+def leased(session_id: str, history_length: int = 0) -> SessionRecord:
+    """A session under its first lease."""
+    return SessionRecord(
         session_id=SessionId(session_id),
         pool=PoolName("tiny"),
         state=State.OPEN,
@@ -744,6 +734,21 @@ def generate(
         ttl_ms=1000,
         history_length=history_length,
     )
+
+
+def generate(
+    client: WorkerClient,
+    session_id: str,
+    max_tokens: int,
+    *,
+    history_length: int = 0,
+    produced: Sequence[int] = (),
+    timeout: float | None = None,
+    journaled_length: int = 0,
+    running: RunningCall | None = None,
+) -> AsyncGenerator[Token | Done, None]:
+    """What a worker answers to a Generate under the first lease of a session."""
+    record = leased(session_id, history_length)
     request = GenerateRequest(SessionId(session_id), max_tokens, Sampling(seed=1))
     message = request.message(record, max_tokens=max_tokens, produced=produced, closes=False)
     return client.generate(record, message, timeout, running or RunningCall(), lambda: journaled_length)

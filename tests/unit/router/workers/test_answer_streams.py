@@ -24,7 +24,7 @@ from kakeya_shared.errors.tree import (
 )
 from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
-from tests.unit.router.fake_worker import CREDITS, EVERY_FEATURE, AnswerStream, FakeWorker, Lane, generate
+from tests.unit.router.fake_worker import CREDITS, EVERY_FEATURE, AnswerStream, FakeWorker, Lane, generate, leased
 from tests.unit.router.stack import Client, Stack, eventually
 
 NAMES = ("a", "b", "c")
@@ -64,6 +64,48 @@ async def until(condition: Any) -> None:
         return bool(condition())
 
     await eventually(is_met)
+
+
+class SlowCall:
+    """Writes a while after it was told to, as on a connection that has to be opened first."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        self.cancel = call.cancel
+
+    def __aiter__(self) -> Any:
+        return aiter(self._call)
+
+    async def write(self, request: pb.StreamAnswersRequest) -> None:
+        await asyncio.sleep(0.2)
+        await self._call.write(request)
+
+
+@pytest.mark.parametrize("is_being_written", [False, True])
+async def test_a_stop_does_not_come_before_the_beginning_of_what_it_stops(*, is_being_written: bool) -> None:
+    async with worker_and_client(FakeWorker()) as (worker, client):
+        client._streams._open = lambda: SlowCall(client._stub.StreamAnswers())
+        answering = asyncio.create_task(all_of(client, "a", 1_000_000))
+        await asyncio.sleep(0)  # it is queued
+        if is_being_written:
+            await asyncio.sleep(0.1)
+        answering.cancel()
+        await asyncio.wait([answering])
+        stopped = await client.stop(leased("a"), 0, None)
+        assert len(worker.generating) == is_being_written
+        await asyncio.sleep(0.5)
+        assert len(worker.generating) == is_being_written
+        assert stopped.lane.history_length == worker.lanes["a"].state().history_length
+
+
+async def test_a_stop_does_not_wait_for_ever_for_what_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_streams, "_WRITTEN_SECONDS", 0.05)
+    async with worker_and_client(FakeWorker()) as (_, client):
+        client._streams._open = lambda: SlowCall(client._stub.StreamAnswers())
+        answering = asyncio.create_task(all_of(client, "a", 1))
+        await asyncio.sleep(0.1)
+        assert (await client.stop(leased("a"), 0, None)).lane.history_length == 0
+        assert len(await answering) == 2
 
 
 async def test_answers_share_a_stream_and_a_lone_one_comes_by_it_too() -> None:

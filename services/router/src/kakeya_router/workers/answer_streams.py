@@ -1,6 +1,4 @@
-"""The answers of one worker, by one call: each is begun in it, and its tokens and its end come by it, those of all
-answers of a step in one message. Beside a call for each that costs a fraction.
-"""
+"""The answers of one worker by one call, those of a step in one message: beside a call for each it costs a fraction."""
 
 import asyncio
 import itertools
@@ -27,6 +25,7 @@ _log = structlog.get_logger()
 
 # A stream without answers has no messages; opening one costs as much as a call.
 _LINGER_SECONDS = 60.0
+_WRITTEN_SECONDS = 1.0  # a worker that takes in nothing is given up soon
 # A message that is too long for the worker ends the stream, and with it the answers of others; and all wait behind it.
 _LONGEST_BYTES = 1 << 16
 
@@ -125,6 +124,7 @@ class AnswerStream:
 
     Attributes:
         has_ended: nothing comes any more.
+        is_written: all that was to be said has been, or nothing can be.
     """
 
     def __init__(self, call: Any) -> None:
@@ -136,6 +136,7 @@ class AnswerStream:
         self._to_tell: dict[StreamedAnswer, None] = {}
         self._to_cancel: list[int] = []
         self._to_write = asyncio.Event()
+        self.is_written = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._life = asyncio.create_task(self._live())
 
@@ -147,15 +148,12 @@ class AnswerStream:
         timeout: float | None,
         journaled_length: Callable[[], int],
     ) -> Iterator[StreamedAnswer]:
-        """An answer, which is begun; left before its end, it is cancelled.
-
-        Args:
-            timeout: in seconds, after which it fails with DeadlineExceeded.
-        """
+        """An answer, which is begun; left before its end, it is cancelled. After `timeout` seconds it has failed."""
         answer = StreamedAnswer(next(self._numbers), len(request.previous_token_ids), journaled_length, self._passed_on)
         self._answers[answer.number] = answer
-        self._to_begin.append(pb.BegunAnswer(answer=answer.number, request=request, metadata=dict(metadata)))
-        self._to_write.set()
+        begun = pb.BegunAnswer(answer=answer.number, request=request, metadata=dict(metadata))
+        self._to_begin.append(begun)
+        self._has_to_write()
         timer = None
         if timeout is not None:
             timer = asyncio.get_running_loop().call_later(timeout, answer.fail, worker_errors.deadline_exceeded())
@@ -166,9 +164,11 @@ class AnswerStream:
                 timer.cancel()
             del self._answers[answer.number]
             self._to_tell.pop(answer, None)
-            if not answer.has_ended and not self.has_ended:
+            if begun in self._to_begin:  # the worker will never hear of it
+                self._to_begin.remove(begun)
+            elif not answer.has_ended and not self.has_ended:
                 self._to_cancel.append(answer.number)
-                self._to_write.set()
+                self._has_to_write()
 
     async def aclose(self) -> None:
         self._call.cancel()
@@ -177,14 +177,18 @@ class AnswerStream:
     def _passed_on(self, answer: StreamedAnswer) -> None:
         self._to_tell[answer] = None
         if answer.has_batch:
-            self._to_write.set()
+            self._has_to_write()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._is_due)
 
     def _is_due(self) -> None:
         self._timer = None
         if self._to_tell:  # most answers of a few tokens have ended by now
-            self._to_write.set()
+            self._has_to_write()
+
+    def _has_to_write(self) -> None:
+        self.is_written.clear()
+        self._to_write.set()
 
     async def _live(self) -> None:
         writing = asyncio.create_task(self._write())
@@ -199,6 +203,7 @@ class AnswerStream:
         finally:
             _log.debug("a stream of answers has ended", error=repr(told))
             self.has_ended = True
+            self.is_written.set()
             for answer in self._answers.values():
                 answer.fail(worker_errors.of_standing(told))  # each its own: it is raised in several tasks
             if self._timer is not None:
@@ -209,8 +214,7 @@ class AnswerStream:
         details, answers = response.details, self._answers
         for place, (number, token_id) in enumerate(zip(response.answers, response.token_ids, strict=True)):
             if (answer := answers.get(number)) is not None:
-                detail = TokenDetail.of(details[place]) if place in details else None
-                answer.hear(Token(token_id, detail))
+                answer.hear(Token(token_id, TokenDetail.of(details[place]) if place in details else None))
         for ended in response.ended:
             if (answer := answers.get(ended.answer)) is not None:
                 answer.end(ended)
@@ -223,6 +227,8 @@ class AnswerStream:
                 self._to_write.clear()
                 for request in self._requests():
                     await self._call.write(request)
+                if not self._to_write.is_set():
+                    self.is_written.set()
 
     def _requests(self) -> Iterator[pb.StreamAnswersRequest]:
         """All that is to be written. No two answers begin in one message: it could be longer than a message may be."""
@@ -265,6 +271,12 @@ class AnswerStreams:
             self._num_running -= 1
             if not self._num_running:
                 self._close_later()
+
+    async def written(self) -> None:
+        """Once the worker has been told which answers begin and which are left, or after a second."""
+        if self._stream is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stream.is_written.wait(), _WRITTEN_SECONDS)
 
     async def aclose(self) -> None:
         if self._timer is not None:

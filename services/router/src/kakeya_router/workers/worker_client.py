@@ -188,6 +188,7 @@ class WorkerClient:
 
     async def stop(self, record: SessionRecord, journaled_length: int, timeout: float | None) -> Stopped:
         """What is committed, and what of it was generated after `journaled_length`."""
+        await self._streams.written()  # it must not come before the beginning of what it is to stop
         request = pb.StopRequest(
             **_lease(record), journaled_length=journaled_length, operation_number=record.operation_number
         )
