@@ -66,45 +66,61 @@ async def until(condition: Any) -> None:
     await eventually(is_met)
 
 
-class SlowCall:
-    """Writes a while after it was told to, as on a connection that has to be opened first."""
+class HeldCall:
+    """Writes nothing until it may, as on a connection that has to be opened first."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
         self.cancel = call.cancel
+        self.is_told, self.may_write = asyncio.Event(), asyncio.Event()
 
     def __aiter__(self) -> Any:
         return aiter(self._call)
 
     async def write(self, request: pb.StreamAnswersRequest) -> None:
-        await asyncio.sleep(0.2)
+        self.is_told.set()
+        await self.may_write.wait()
         await self._call.write(request)
 
 
+def held(client: WorkerClient) -> HeldCall:
+    """The call of its next stream."""
+    call = HeldCall(client._stub.StreamAnswers())
+    client._streams._open = lambda: call
+    return call
+
+
 @pytest.mark.parametrize("is_being_written", [False, True])
-async def test_a_stop_does_not_come_before_the_beginning_of_what_it_stops(*, is_being_written: bool) -> None:
+async def test_a_stop_does_not_come_before_the_beginning_of_what_it_stops(
+    monkeypatch: pytest.MonkeyPatch, *, is_being_written: bool
+) -> None:
+    monkeypatch.setattr(answer_streams, "_WRITTEN_SECONDS", 60.0)
     async with worker_and_client(FakeWorker()) as (worker, client):
-        client._streams._open = lambda: SlowCall(client._stub.StreamAnswers())
+        call = held(client)
         answering = asyncio.create_task(all_of(client, "a", 1_000_000))
         await asyncio.sleep(0)  # it is queued
         if is_being_written:
-            await asyncio.sleep(0.1)
+            await call.is_told.wait()
         answering.cancel()
         await asyncio.wait([answering])
-        stopped = await client.stop(leased("a"), 0, None)
-        assert len(worker.generating) == is_being_written
-        await asyncio.sleep(0.5)
-        assert len(worker.generating) == is_being_written
+        stopping = asyncio.create_task(client.stop(leased("a"), 0, None))
+        await asyncio.wait([stopping], timeout=0.2)
+        assert not stopping.done() or not is_being_written
+        call.may_write.set()
+        stopped = await stopping
+        await all_of(client, "b", 1)  # what was written before has arrived
+        assert len(worker.generating) == is_being_written + 1
         assert stopped.lane.history_length == worker.lanes["a"].state().history_length
 
 
 async def test_a_stop_does_not_wait_for_ever_for_what_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_streams, "_WRITTEN_SECONDS", 0.05)
     async with worker_and_client(FakeWorker()) as (_, client):
-        client._streams._open = lambda: SlowCall(client._stub.StreamAnswers())
+        call = held(client)
         answering = asyncio.create_task(all_of(client, "a", 1))
-        await asyncio.sleep(0.1)
+        await call.is_told.wait()
         assert (await client.stop(leased("a"), 0, None)).lane.history_length == 0
+        call.may_write.set()
         assert len(await answering) == 2
 
 
