@@ -27,6 +27,19 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+async def finds_nothing(client: Client, session_id: str) -> None:
+    """By any call that begins with what the router has seen."""
+    for call in (
+        client.append(session_id, [2]),
+        client.generate(session_id, 2),
+        client.turn(turn_request(session_id, [2])),
+        client.rewind(session_id, 1),
+        client.tag(session_id, "ANSWER_END", 1, bytes(32), op_id="any"),
+    ):
+        with pytest.raises(SessionNotFound):
+            await call
+
+
 async def test_a_session_is_read_once(client: Client, worker: FakeWorker, read: list[str]) -> None:
     session_id = await client.session()
     await client.append(session_id, [1])
@@ -70,16 +83,7 @@ async def test_it_was_closed_meanwhile(stack: Stack, client: Client, worker: Fak
     session_id = await client.session()
     await client.append(session_id, [1])
     await other.close(session_id)
-    with pytest.raises(SessionNotFound):
-        await client.append(session_id, [2])
-    with pytest.raises(SessionNotFound):
-        await client.generate(session_id, 2)
-    with pytest.raises(SessionNotFound):
-        await client.turn(turn_request(session_id, [2]))
-    with pytest.raises(SessionNotFound):
-        await client.rewind(session_id, 1)
-    with pytest.raises(SessionNotFound):
-        await client.tag(session_id, "ANSWER_END", 1, bytes(32), op_id="any")
+    await finds_nothing(client, session_id)
 
 
 async def test_a_turn_at_a_place_that_is_not_the_end_any_more_is_in_a_fork(
@@ -115,16 +119,7 @@ async def test_it_is_nobody_elses(redis_url: str) -> None:
         owner, other = await keyed.tenant("acme"), await keyed.tenant("globex")
         session_id = await owner.session()
         await owner.append(session_id, [1])
-        with pytest.raises(SessionNotFound):
-            await other.append(session_id, [2])
-        with pytest.raises(SessionNotFound):
-            await other.generate(session_id, 2)
-        with pytest.raises(SessionNotFound):
-            await other.turn(turn_request(session_id, [2]))
-        with pytest.raises(SessionNotFound):
-            await other.rewind(session_id, 1)
-        with pytest.raises(SessionNotFound):
-            await other.tag(session_id, "ANSWER_END", 1, bytes(32), op_id="any")
+        await finds_nothing(other, session_id)
         assert (await owner.append(session_id, [2])).history_length == 2
 
 
