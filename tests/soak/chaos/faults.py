@@ -105,9 +105,9 @@ class Faults:
     def look_for_failovers(self) -> None:
         """Sentinel takes a primary for down where the machine holds that up: a fault like those that are caused."""
         group = self._ground.group
-        if group is None or self.last_redis_fault == math.inf or group.epoch == self._epoch:
+        if group is None or self.last_redis_fault == math.inf or (epoch := group.epoch) == self._epoch:
             return
-        self._epoch, self.last_redis_fault = group.epoch, time.monotonic()
+        self._epoch, self.last_redis_fault = epoch, time.monotonic()
         self.counts[_BY_ITSELF] = self.counts.get(_BY_ITSELF, 0) + 1
         if not self._ground.is_replicated:
             self._last_loss = self.last_redis_fault
